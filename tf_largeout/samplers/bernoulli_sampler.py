@@ -8,7 +8,6 @@ from tf_largeout.sampled_values import LEAST_COUNT
 from tf_largeout.samplers.count_tables import Spec
 from tf_largeout.samplers.counted_sampler import CountedSampler
 from tf_largeout.samplers.label_counts import distorted
-from tf_largeout.samplers.sampler import ClassLayer
 from tf_largeout.types import Config, TensorLike
 
 _MOST_HITS = 40.0  # exp(-40) is far below the precision of the reported count
@@ -55,16 +54,6 @@ class BernoulliSampler(CountedSampler):
         seed: int | None = None,
     ) -> None:
         super().__init__(num_sampled, counts, unique=True, seed=seed)
-
-    def build(self, layer: ClassLayer) -> None:
-        if self.num_sampled > layer.num_classes:
-            raise ValueError(
-                "BernoulliSampler draws each class at most once, so `num_sampled` must be at "
-                "most the number of classes. Received: "
-                f"num_sampled={self.num_sampled}, num_classes={layer.num_classes}. Lower "
-                "`num_sampled`."
-            )
-        super().build(layer)
 
     def table_specs(self) -> list[Spec]:
         return [

@@ -80,10 +80,6 @@ class ClassTables:
         """Rebuilds now, on this replica; the next interval starts at this step."""
         self.tables.rebuild_now(seed_of_run(layer), *rows_of(layer.class_matrix))
 
-    def resume(self, before: "ClassTables") -> None:
-        """Copies the step number of tables with equally many shards; the next step rebuilds."""
-        self.tables.resume(before.tables)
-
     def queries(
         self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
     ) -> TableQueries:

@@ -69,6 +69,7 @@ class HardNegativeSampler(Sampler):
         self.num_hard = self._checked(num_hard)
         self.num_searched = self.num_hard or self.num_sampled
         self.tail = make_tail(tail, self.num_sampled - self.num_hard) if self.num_hard else None
+        self.parts = (self.tail,) if self.tail else ()
         self.start = SearchStart(start_step, has_tail=self.tail is not None)
 
     @property
@@ -107,15 +108,9 @@ class HardNegativeSampler(Sampler):
             self._build_tail(self.tail, layer)
         self.start.build(self, layer)
 
-    def release(self) -> None:
-        super().release()
-        if self.tail:
-            self.tail.release()
-
     def take_classes(self, before: Any, change: ClassChange) -> None:
+        super().take_classes(before, change)
         self.start.resume(before.start)
-        if self.tail:
-            self.tail.take_classes(before.tail, change)
 
     def prepare(self, layer: ClassLayer) -> None:
         self.start.advance()

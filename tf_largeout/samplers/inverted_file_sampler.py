@@ -10,6 +10,7 @@ from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.class_rows import rows_of, structure_over
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
+from tf_largeout.samplers.rebuildable import Rebuildable
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search import (
@@ -23,7 +24,7 @@ from tf_largeout.types import Config
 
 @named("inverted_file")
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class InvertedFileSampler(HardNegativeSampler):
+class InvertedFileSampler(HardNegativeSampler, Rebuildable):
     """Finds most of the classes with the highest logits per example, in O(sqrt(num_classes)).
 
     An inverted file divides the class embeddings into lists of rows that point in similar
@@ -150,25 +151,9 @@ class InvertedFileSampler(HardNegativeSampler):
     def _counts(self, probabilities: tf.Tensor) -> tf.Tensor:
         return tf.maximum(self.num_sampled * probabilities, LEAST_COUNT)
 
-    def rebuild(self, layer: ClassLayer) -> None:
-        """Fits the lists to the current weights of `layer`, and starts the search.
-
-        Training does this automatically. Call it outside a training step, after setting the
-        embeddings directly.
-
-        Args:
-            layer: The layer that built this sampler.
-
-        Raises:
-            ValueError: If no layer has built it.
-        """
-        self.require_built()
-
-        def start_and_fit() -> None:
-            self.start.now()
-            self._file.fit(*rows_of(layer.class_matrix))
-
-        layer.class_matrix.each_replica(start_and_fit)
+    def rebuild_replica(self, layer: ClassLayer) -> None:
+        self.start.now()
+        self._file.fit(*rows_of(layer.class_matrix))
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the lists.

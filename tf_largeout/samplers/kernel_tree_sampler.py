@@ -7,10 +7,10 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.class_rows import rows_of, seed_of_run, structure_over
 from tf_largeout.samplers.kernel_tree_head import KernelTreeHead
+from tf_largeout.samplers.rebuildable import Rebuildable
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search import KernelTree, ShardedKernelTree
@@ -19,7 +19,7 @@ from tf_largeout.types import Config
 
 @named("kernel_tree")
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class KernelTreeSampler(Sampler):
+class KernelTreeSampler(Rebuildable):
     """Draws classes in proportion to a quadratic kernel of the features, exactly.
 
     For an example with features h, class c is drawn with probability
@@ -118,6 +118,7 @@ class KernelTreeSampler(Sampler):
             )
         self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._sample)
         self.num_hard, self.tail = self._head.num_hard, self._head.tail
+        self.parts = (self._head,)
 
     @property
     def counts_are(self) -> str:
@@ -136,15 +137,6 @@ class KernelTreeSampler(Sampler):
         for shard, observer in zip(matrix.shards(), observers, strict=True):
             shard.matrix.on_rows_changed(observer)
 
-    def release(self) -> None:
-        super().release()
-        if self._head:
-            self._head.release()
-
-    def take_classes(self, before: Any, change: ClassChange) -> None:
-        if self._head:
-            self._head.take_classes(before._head, change)
-
     def prepare(self, layer: ClassLayer) -> None:
         self._tree.keep_up(seed_of_run(layer), *rows_of(layer.class_matrix))
 
@@ -156,21 +148,8 @@ class KernelTreeSampler(Sampler):
         form = self._own if self.shared is False else self._pool
         return form(features, labels, layer)
 
-    def rebuild(self, layer: ClassLayer) -> None:
-        """Builds the tree from the current embeddings, in O(num_classes dim^2).
-
-        Training does this automatically. Call it outside a training step, after setting the
-        embeddings directly.
-
-        Args:
-            layer: The layer that built this sampler.
-
-        Raises:
-            ValueError: If no layer has built it.
-        """
-        self.require_built()
-        matrix = layer.class_matrix
-        matrix.each_replica(lambda: self._tree.rebuild(seed_of_run(layer), *rows_of(matrix)))
+    def rebuild_replica(self, layer: ClassLayer) -> None:
+        self._tree.rebuild(seed_of_run(layer), *rows_of(layer.class_matrix))
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the tree.

@@ -50,7 +50,7 @@ class LSHPool(Sampler):
         self._tables.build(self, layer, most_hashes=most_bits(layer.num_classes))
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
-        self._tables.resume(before._tables)
+        self._tables.tables.resume(before._tables.tables)
 
     def prepare(self, layer: ClassLayer) -> None:
         self._tables.keep_up(layer)

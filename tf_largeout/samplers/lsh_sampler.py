@@ -6,13 +6,13 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of
-from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.former_lsh_arguments import accept_former_arguments
 from tf_largeout.samplers.hash_table_config import HashTableConfig
 from tf_largeout.samplers.lsh_pool import LSHPool
 from tf_largeout.samplers.lsh_search import LSHSearch
+from tf_largeout.samplers.rebuildable import Rebuildable
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
@@ -20,7 +20,7 @@ from tf_largeout.types import Config
 
 @named("lsh")
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class LSHSampler(Sampler):
+class LSHSampler(Rebuildable):
     """Draws classes that fall into the same hash buckets as the example or its label.
 
     All class embeddings w_c are stored in L hash tables, each with K hashes. An example looks
@@ -131,7 +131,7 @@ class LSHSampler(Sampler):
                 num_sampled, num_hard, tail, start_step, self.form or "walk", self._tables
             )
         self.tail, self.num_hard = self._form.tail, self._form.num_hard
-        self.start = self._form.start
+        self.parts, self.start = (self._form,), self._form.start
 
     @property
     def counts_are(self) -> str:
@@ -140,13 +140,6 @@ class LSHSampler(Sampler):
     def build(self, layer: ClassLayer) -> None:
         self._form.build(layer)
         super().build(layer)
-
-    def release(self) -> None:
-        super().release()
-        self._form.release()
-
-    def take_classes(self, before: Any, change: ClassChange) -> None:
-        self._form.take_classes(before._form, change)
 
     def prepare(self, layer: ClassLayer) -> None:
         self._form.prepare(layer)
@@ -175,25 +168,9 @@ class LSHSampler(Sampler):
             raise ValueError('A pool has no search. Pass form="walk" or `num_hard`.')
         return self._form.search(features, labels, layer)
 
-    def rebuild(self, layer: ClassLayer) -> None:
-        """Rebuilds the tables and starts the search; the next interval starts at this step.
-
-        Training does this automatically. Call it outside a training step, after setting the
-        embeddings directly.
-
-        Args:
-            layer: The layer that built this sampler.
-
-        Raises:
-            ValueError: If no layer has built it.
-        """
-        self.require_built()
-
-        def start_and_rebuild() -> None:
-            self.start.now()
-            self._tables.rebuild(layer)
-
-        layer.class_matrix.each_replica(start_and_rebuild)
+    def rebuild_replica(self, layer: ClassLayer) -> None:
+        self.start.now()
+        self._tables.rebuild(layer)
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the tables.

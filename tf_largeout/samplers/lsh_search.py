@@ -9,10 +9,10 @@ from tf_largeout.samplers.class_rows import rows_of
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.search.hash_tables import LOOKUPS_PER_ROW
 from tf_largeout.types import Config
 
-# The most table entries that an example reads, per class to find.
-_WALK_LOOKUPS, _FREQUENT_LOOKUPS = 8, 16
+_WALK_LOOKUPS = 8  # the most table entries that an example reads, per class to find
 
 
 class LSHSearch(HardNegativeSampler):
@@ -51,7 +51,7 @@ class LSHSearch(HardNegativeSampler):
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
         super().take_classes(before, change)
-        self._tables.resume(before._tables)
+        self._tables.tables.resume(before._tables.tables)
 
     def keep_up(self, layer: ClassLayer) -> None:
         self._tables.keep_up(layer)
@@ -62,9 +62,9 @@ class LSHSearch(HardNegativeSampler):
         if self.num_hard:
             # Not counted: replicas cannot add their counts in the branch of `tf.cond` where a
             # search that starts late runs.
-            sizes, rows = (num, _FREQUENT_LOOKUPS, self.num_hard), rows_of(layer.class_matrix)
+            sizes, rows = (num, self.num_hard), rows_of(layer.class_matrix)
             return tables.best_of_most_frequent(codes, features, labels, *sizes, *rows)[1]
-        lookups = num * (_WALK_LOOKUPS if self._form == "walk" else _FREQUENT_LOOKUPS)
+        lookups = num * (_WALK_LOOKUPS if self._form == "walk" else LOOKUPS_PER_ROW)
         seed = layer.next_seed()
         ids, num_filled = tables.query(codes, labels, self._form, num, lookups, seed)
         self._tables.count(tf.size(ids), tf.reduce_sum(tf.cast(num_filled, tf.int64)))

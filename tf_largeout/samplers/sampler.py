@@ -47,9 +47,9 @@ class Sampler:
 
     A subclass implements `draw` or `draw_after`. If it has state, it also implements `build`.
     If the state depends on the class embeddings, it implements `prepare` or `rows_changed`. A
-    sampler that contains other samplers calls their `release` and `take_classes`. Create the
-    state with `add_weight`, so that it is saved, restored and distributed with the layer. Take
-    seeds from `layer.next_seed()`.
+    sampler that contains other samplers lists them in `parts`. Create the state with
+    `add_weight`, so that it is saved, restored and distributed with the layer. Take seeds from
+    `layer.next_seed()`.
 
     Every sampler guarantees three things. The expected counts are those of its draws; only a
     search without a tail reports 1 instead. No gradient flows through the sampler. Equal seeds
@@ -68,9 +68,12 @@ class Sampler:
             If so, `draw_after` is called instead of `draw`.
         needs_one_table: Whether it needs all class rows in one variable. Such a sampler cannot
             be used with `num_shards` above 1.
+        parts: The samplers that this one contains. The base class calls their `release` and
+            `take_classes`.
     """
 
     searches = uses_previous = needs_one_table = False
+    parts: tuple["Sampler", ...] = ()
 
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
@@ -108,11 +111,13 @@ class Sampler:
         self.num_classes = layer.num_classes
 
     def release(self) -> None:
-        """Forgets the layer, because its build has failed. Another layer can build the sampler.
+        """Forgets the layer, because its build has failed.
 
-        A subclass that builds other samplers releases them too.
+        Another layer can then build the sampler and its `parts`.
         """
         self.num_classes = 0
+        for part in self.parts:
+            part.release()
 
     def require_free(self) -> None:
         """Raises a ValueError if a layer has already built the sampler."""
@@ -286,6 +291,8 @@ class Sampler:
             before: A built sampler with the same config.
             change: Which classes are kept, and their new ids.
         """
+        for part, old in zip(self.parts, before.parts, strict=True):
+            part.take_classes(old, change)
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the search structure of the sampler, for monitoring.

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tf_largeout.arguments import whole_number
 from tf_largeout.ops import devices
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.variables.initializers import step_and_none
 from tf_largeout.variables.replicas import gathered, is_first_replica, local_variable
 
 _CLASSES_PER_STEP = 200
@@ -87,12 +88,7 @@ class SearchStart:
                 on_host=True,
             )
         self._progress = sampler.add_weight(
-            layer,
-            "search_start",
-            (2,),
-            "int64",
-            lambda shape, dtype: tf.constant([0, -1], dtype),
-            on_host=True,
+            layer, "search_start", (2,), "int64", step_and_none, on_host=True
         )
         self._who = f"layer '{layer.name}', {sampler.name_in_messages}"
         self._tag = f"{layer.name}/search_start"

@@ -55,10 +55,11 @@ class StaticSampler(Sampler):
 
     def build(self, layer: ClassLayer) -> None:
         if self.unique and self.num_sampled > layer.num_classes:
+            instead = " or pass `unique=False`" if "unique" in self.get_config() else ""
             raise ValueError(
-                f"{type(self).__name__}(unique=True) cannot draw {self.num_sampled} distinct "
+                f"{type(self).__name__} cannot draw {self.num_sampled} distinct "
                 f"classes of {layer.num_classes}. Received: num_sampled={self.num_sampled}, "
-                f"num_classes={layer.num_classes}. Lower `num_sampled` or pass `unique=False`."
+                f"num_classes={layer.num_classes}. Lower `num_sampled`{instead}."
             )
         super().build(layer)
 

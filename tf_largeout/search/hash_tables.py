@@ -21,6 +21,7 @@ BITS_PER_VALUE = {"simhash": 1, "dwta": 3, "wta": 3}
 _BIN_SIZE = 8
 _MOST_BITS = 30
 _NUM_PROBES = 64
+LOOKUPS_PER_ROW = 16  # table entries that a query looks at per row of the most frequent ones
 
 
 def most_bits(num_rows: int) -> int:
@@ -209,7 +210,6 @@ class HashTables:
         queries: tf.Tensor,
         excluded: tf.Tensor,
         num_candidates: int,
-        lookups_per_candidate: int,
         num_best: int,
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
@@ -221,8 +221,7 @@ class HashTables:
             queries: float32 `[batch, dim]`.
             excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
             num_candidates: Number of rows per query that are scored: those that occur most
-                often in its buckets.
-            lookups_per_candidate: The most table entries that a query reads, per candidate.
+                often in its buckets. A query looks at up to 16 table entries per candidate.
             num_best: Number of rows to find, at most `num_candidates`.
             embeddings: As in `rebuild`.
             bias: float32 `tf.Variable` `[num_rows]`, or None.
@@ -233,7 +232,7 @@ class HashTables:
         """
         # Without a seed, because replicas cannot draw one in a branch of `tf.cond`, in which
         # a search with a late start runs.
-        lookups = lookups_per_candidate * num_candidates
+        lookups = LOOKUPS_PER_ROW * num_candidates
         found, _ = self.query(codes, excluded, "frequent", num_candidates, lookups)
         scores = row_dots(queries, embeddings, found, bias)
         scores, best = tf.math.top_k(scores, num_best, sorted=False)

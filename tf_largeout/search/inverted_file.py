@@ -20,8 +20,7 @@ from tf_largeout.ops.inverted_file_ops import (
 )
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.search.row_distribution import RowDistribution
-from tf_largeout.types import Shape
-from tf_largeout.variables.initializers import zeros_initializer
+from tf_largeout.variables.initializers import step_and_none, zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 
 _REASSIGNED_PER_STEP = 256  # rows; costs as much as a search for a usual batch
@@ -79,7 +78,7 @@ class InvertedFile:
             add_weight("ids", (num_rows,), "uint32", zeros_initializer),
             add_weight("codes", codes_shape, "uint8", zeros_initializer),
             add_weight("scales", scales_shape, "float32", zeros_initializer),
-            add_weight("schedule", (2,), "int64", _never_fitted, on_host=True),
+            add_weight("schedule", (2,), "int64", step_and_none, on_host=True),
         ]
         if self._knows_lists:
             self._list_of_row = add_weight(
@@ -272,8 +271,3 @@ def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
         "smallest": int(sizes.min()),
         "empty": float(np.mean(sizes == 0)),
     }
-
-
-def _never_fitted(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
-    """The initial schedule: step 0, and no fit yet."""
-    return tf.constant([0, -1], dtype)

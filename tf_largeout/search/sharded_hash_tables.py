@@ -110,10 +110,8 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
         queries: tf.Tensor,
         excluded: tf.Tensor,
         num_candidates: int,
-        lookups_per_candidate: int,
         num_best: int,
-        embeddings: Sequence[tf.Variable],
-        bias: Sequence[Any],
+        *rows: Sequence[Any],
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As `HashTables.best_of_most_frequent`.
 
@@ -124,11 +122,11 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
         def best(
             shard: RowShard, tables: HashTables, own_codes: tf.Tensor, *rows: Any
         ) -> tuple[tf.Tensor, tf.Tensor]:
-            own, sizes = shard.to_local(excluded), (num_own, lookups_per_candidate, num_best)
+            own, sizes = shard.to_local(excluded), (num_own, num_best)
             scores, ids = tables.best_of_most_frequent(own_codes, queries, own, *sizes, *rows)
             return scores, shard.to_global(ids)
 
-        found = self.each(best, codes, embeddings, bias)
+        found = self.each(best, codes, *rows)
         return best_of_shards(found, num_best, is_sorted=False)
 
     def collisions(

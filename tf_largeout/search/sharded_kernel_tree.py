@@ -37,30 +37,25 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
         labels: tf.Tensor,
         seed: tf.Tensor,
         num_sampled: int,
-        embeddings: Sequence[tf.Variable],
-        bias: Sequence[Any],
+        *rows: Sequence[Any],
         shared: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """As `KernelTree.sample`; with `shared`, `label_log_q` is 0."""
         masses = tf.stack(self._masses(queries), axis=1)
-        draws = TreeDraws(self, embeddings, bias, queries, masses, seed)
+        draws = TreeDraws(self, rows, queries, masses, seed)
         if not shared:
             return draws.per_query(labels, num_sampled)
         return *draws.shared(num_sampled), tf.zeros(tf.shape(labels))
 
     def mean_probabilities(
-        self,
-        queries: tf.Tensor,
-        ids: tf.Tensor,
-        embeddings: Sequence[tf.Variable],
-        bias: Sequence[Any],
+        self, queries: tf.Tensor, ids: tf.Tensor, *rows: Sequence[Any]
     ) -> tf.Tensor:
         """As `KernelTree.mean_probabilities`."""
         total = tf.reduce_sum(tf.stack(self._masses(queries), axis=1), axis=1, keepdims=True)
 
         def mean_of_shard(shard: RowShard, own: tf.Tensor) -> tf.Tensor:
-            at = shard.number
-            kernels = self.parts[at].kernels(queries, own, embeddings[at], bias[at])
+            own_rows = [variables[shard.number] for variables in rows]
+            kernels = self.parts[shard.number].kernels(queries, own, *own_rows)
             return tf.reduce_mean(kernels / total, axis=0)
 
         return map_by_shard(self.shards, ids, mean_of_shard)

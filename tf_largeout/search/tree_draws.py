@@ -20,8 +20,7 @@ class TreeDraws:
 
     Args:
         trees: The tree of each shard.
-        embeddings: The variables of the rows of each shard.
-        bias: The variables of the biases of each shard, or None for each.
+        rows: The embeddings of each shard, and its biases or None.
         queries: float32 `[batch, dim]`.
         masses: float32 `[batch, num_shards]`, the sum of the kernels of each shard.
         seed: int64 `[2]`.
@@ -33,13 +32,12 @@ class TreeDraws:
     def __init__(
         self,
         trees: ShardedStructure[KernelTree],
-        embeddings: Sequence[tf.Variable],
-        bias: Sequence[Any],
+        rows: tuple[Sequence[Any], ...],
         queries: tf.Tensor,
         masses: tf.Tensor,
         seed: tf.Tensor,
     ) -> None:
-        self._trees, self._rows = trees, (embeddings, bias)
+        self._trees, self._rows = trees, rows
         self._queries, self._seed = queries, seed
         masses = tf.debugging.check_numerics(
             masses,

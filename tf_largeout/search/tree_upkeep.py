@@ -7,8 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.ops import devices
 from tf_largeout.search.add_weight import AddWeight
-from tf_largeout.types import Shape
-from tf_largeout.variables.initializers import zeros_initializer
+from tf_largeout.variables.initializers import step_and_none, zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 
 _CHECKED_PER_STEP = 4  # leaves
@@ -48,7 +47,7 @@ class TreeUpkeep:
             "touched_leaves", leaf_flags, "float32", zeros_initializer
         )
         self._num_stale = add_weight("num_stale", (), "int64", zeros_initializer)
-        self._schedule = add_weight("schedule", (2,), "int64", _never_built, on_host=True)
+        self._schedule = add_weight("schedule", (2,), "int64", step_and_none, on_host=True)
 
     def rows_changed(self, ids: tf.Tensor) -> None:
         """Records changed rows, int64 `[n]`. Ids may repeat; -1 is padding."""
@@ -143,8 +142,3 @@ class TreeUpkeep:
         for weight in (self._touched, self._touched_leaves, self._num_stale):
             variable = local_variable(weight)
             variable.assign(tf.zeros_like(variable))
-
-
-def _never_built(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
-    """The initial schedule: step 0, and no build yet."""
-    return tf.constant([0, -1], dtype)

@@ -70,6 +70,11 @@ def zeros_initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.T
     return tf.zeros(shape, dtype)
 
 
+def step_and_none(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
+    """`[0, -1]`: a counter of steps, and the step of an event that has not happened yet."""
+    return tf.constant([0, -1], dtype)
+
+
 def get(
     name: str, identifier: InitializerLike | TensorLike | None, default: Initializer
 ) -> Initializer:
