@@ -87,7 +87,7 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
     shape = tf.shape(ids)
     fits = tf.reduce_all(shape[:-1] == tf.shape(queries)[:-1])
     received = [expected, "Received shape", shape, "for queries", tf.shape(queries)]
-    in_range = _all_below(ids, num_classes)
+    in_range = tf.reduce_all(ids < num_classes)
     with tf.control_dependencies(
         [
             tf.debugging.Assert(fits, received),
@@ -114,7 +114,7 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
             "`allowed` must be a vector of class ids, [m], which all queries share. Received "
             f"`allowed` of shape {ids.shape}. To filter each query differently, use `exclude`."
         )
-    in_range = _all_below(ids, num_classes) & tf.reduce_all(ids >= 0)
+    in_range = tf.reduce_all((ids >= 0) & (ids < num_classes))
     message = _out_of_range("allowed", ids, num_classes)
     with tf.control_dependencies([tf.debugging.Assert(in_range, message)]):
         return tf.unique(tf.sort(ids)).y
@@ -191,10 +191,6 @@ def _without_sets(value: Any) -> Any:
         return value
     ids = np.array(ids, None if ids else int)
     return tf.RaggedTensor.from_row_lengths(ids, lengths) if ids.dtype.kind in "iu" else value
-
-
-def _all_below(ids: tf.Tensor, num_classes: int) -> tf.Tensor:
-    return tf.reduce_all(ids < num_classes)
 
 
 def _out_of_range(name: str, ids: tf.Tensor, num_classes: int) -> list[str | tf.Tensor]:

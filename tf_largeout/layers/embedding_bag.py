@@ -1,5 +1,7 @@
 """`EmbeddingBag`: sums of the embeddings of bags of ids."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import keras
@@ -246,40 +248,18 @@ class EmbeddingBag(IdLayer):
         shape = tf.shape(ids, tf.int64)[:-1]
         flat = [tf.reduce_prod(shape), tf.shape(ids, tf.int64)[-1]]
         ids = tf.reshape(tf.cast(ids, tf.int64), flat)
-        weights = None if weights is None else tf.reshape(weights, flat)
         present = (
             tf.ones_like(ids, tf.bool) if self.padding_id is None else ids != self.padding_id
         )
         with tf.control_dependencies([self.check_range(tf.where(present, ids, 0))]):
             ids = tf.where(present, ids, -1)
-        return shape, self._combined_rows(table, ids, weights)
-
-    def _combined_rows(
-        self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None
-    ) -> tf.Tensor:
-        """The embeddings of bags by one op, whose gradient has each row at most once.
-
-        Args:
-            table: float32 `[input_dim, output_dim]`.
-            ids: int64 `[B, n]`; -1 is padding.
-            weights: Float `[B, n]`, or None for 1 each.
-
-        Returns:
-            float32 `[B, output_dim]`; 0 where the divisor is 0.
-        """
-        present = tf.cast(ids >= 0, tf.float32)
-        has_weights = weights is not None
-        if has_weights:
-            weights = tf.where(ids >= 0, tf.cast(weights, tf.float32), 0)
-        else:
-            weights = present
-        if self.combiner == "mean":
-            divisor = tf.reduce_sum(weights, axis=1, keepdims=True)
-            weights = tf.math.divide_no_nan(weights, divisor)
-        elif self.combiner == "sqrtn":
-            divisor = tf.sqrt(tf.reduce_sum(weights * weights, axis=1, keepdims=True))
-            weights = tf.math.divide_no_nan(weights, divisor)
-        return bag_ops.bag_sums(table, ids, weights, has_weights)
+        factors = tf.cast(present, tf.float32)
+        if weights is not None:
+            factors = tf.where(present, tf.cast(tf.reshape(weights, flat), tf.float32), 0)
+        if self.combiner != "sum":
+            sum_of_bags = functools.partial(tf.reduce_sum, axis=1, keepdims=True)
+            factors = tf.math.divide_no_nan(factors, self._divisor(factors, sum_of_bags))
+        return shape, bag_ops.bag_sums(table, ids, factors, weights is not None)
 
     def _combined_by_core_ops(
         self, table: tf.Variable, ids: _Rows, weights: _Rows | None
@@ -301,11 +281,16 @@ class EmbeddingBag(IdLayer):
             return sums
         if weights is None:
             weights = tf.ones_like(bags.ids, embeddings.dtype)
-        if self.combiner == "mean":
-            divisor = _segment_sum(weights, bags)
-        else:
-            divisor = tf.sqrt(_segment_sum(weights * weights, bags))
+        divisor = self._divisor(weights, lambda values: _segment_sum(values, bags))
         return tf.math.divide_no_nan(sums, divisor[:, None])
+
+    def _divisor(
+        self, weights: tf.Tensor, sum_of_bags: Callable[[tf.Tensor], tf.Tensor]
+    ) -> tf.Tensor:
+        """The divisor of each bag, from the weights of its ids, for "mean" and "sqrtn"."""
+        if self.combiner == "mean":
+            return sum_of_bags(weights)
+        return tf.sqrt(sum_of_bags(weights * weights))
 
 
 def _can_sum(table: tf.Variable) -> bool:

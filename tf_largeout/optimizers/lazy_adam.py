@@ -165,7 +165,16 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             self._decay_skipped_rows(variable)
         if slot_of(self, "momentums", variable) is not None:
             if self._takes_one_pass(gradient, variable):
-                self._update_in_one_pass(gradient, variable, learning_rate)
+                dense_adam_ops.dense_adam(
+                    variable,
+                    slot_of(self, "momentums", variable),
+                    slot_of(self, "velocities", variable),
+                    gradient,
+                    self._step_size(learning_rate, self.step_number(variable), self.beta_1),
+                    self.beta_1,
+                    self.beta_2,
+                    self.epsilon,
+                )
             else:
                 super().update_all(gradient, variable, learning_rate)
             return
@@ -180,20 +189,6 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def _takes_one_pass(self, gradient: tf.Tensor, variable: tf.Variable) -> bool:
         dtypes = {keras.backend.standardize_dtype(x.dtype) for x in (gradient, variable)}
         return dtypes == {"float32"} and not devices.is_on_gpu(variable)
-
-    def _update_in_one_pass(
-        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
-    ) -> None:
-        dense_adam_ops.dense_adam(
-            variable,
-            slot_of(self, "momentums", variable),
-            slot_of(self, "velocities", variable),
-            gradient,
-            self._step_size(learning_rate, self.step_number(variable), self.beta_1),
-            self.beta_1,
-            self.beta_2,
-            self.epsilon,
-        )
 
     def _decay_skipped_rows(self, variable: tf.Variable) -> None:
         """Decays the moments of rows for the steps in which they had no gradient."""

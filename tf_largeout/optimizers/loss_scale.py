@@ -9,6 +9,7 @@ import tensorflow as tf
 from tf_largeout.keras_internals import wrap_check_finite
 from tf_largeout.optimizers.row_sparse import RowSparse
 from tf_largeout.types import Gradient
+from tf_largeout.variables import replicas
 
 
 def keep_finite_check_sparse() -> None:
@@ -33,19 +34,11 @@ def _on_rows(check_finite: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]
     ) -> tf.Tensor:
         if _is_row_sparse(self.inner_optimizer):
             grads = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]
-            return _on_all_replicas(check_finite(self, grads))
+            failed = tf.cast(~check_finite(self, grads), tf.float32)
+            return tf.equal(replicas.summed(failed), 0)  # on any replica
         return check_finite(self, grads)
 
     return check_finite_on_rows
-
-
-def _on_all_replicas(finite: tf.Tensor) -> tf.Tensor:
-    """Whether `finite` is true on all replicas: a scalar bool."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return finite
-    failed = context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(~finite, tf.float32))
-    return tf.equal(failed, 0)
 
 
 def _is_row_sparse(optimizer: keras.optimizers.Optimizer) -> bool:

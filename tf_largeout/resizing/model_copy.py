@@ -4,7 +4,7 @@ import base64
 import contextlib
 import zlib
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,21 +14,6 @@ from tf_largeout.keras_internals import all_layers
 from tf_largeout.layers import ClassOutput
 from tf_largeout.metrics import PropensityScoredPrecisionAtK
 from tf_largeout.types import Config
-
-
-class ModelCopy(NamedTuple):
-    """A model made from a config, with initial weights.
-
-    Attributes:
-        model: The model, not compiled.
-        head: Its class output layer.
-        compile_config: Argument for `compile_from_config`; empty if the original model is not
-            compiled.
-    """
-
-    model: keras.Model
-    head: ClassOutput
-    compile_config: Config
 
 
 def class_output(model: keras.Model) -> ClassOutput:
@@ -53,13 +38,20 @@ def class_output(model: keras.Model) -> ClassOutput:
     )
 
 
-def copy_of(model: keras.Model, head: ClassOutput, change: ClassChange) -> ModelCopy:
+def copy_of(
+    model: keras.Model, head: ClassOutput, change: ClassChange
+) -> tuple[keras.Model, ClassOutput, Config]:
     """Makes a model from a config in which `head`, and layers tied to it, have other classes.
 
     Args:
         model: A built model. It is not changed.
         head: Its class output layer.
         change: Which classes are kept.
+
+    Returns:
+        `(model, head, compile_config)`: the copy with initial weights, not compiled; its class
+        output layer; and the argument for `compile_from_config`, empty if the original model is
+        not compiled.
 
     Raises:
         ValueError: If the model cannot be made from its config, or its sampler does not support
@@ -87,7 +79,7 @@ def copy_of(model: keras.Model, head: ClassOutput, change: ClassChange) -> Model
             f"Model '{model.name}' of class {type(model).__name__} is not built after it is "
             "made from its config. Define `build_from_config`, as for `.keras` files."
         )
-    return ModelCopy(copy, new_head, compile_config)
+    return copy, new_head, compile_config
 
 
 def _made(config: Config, model: keras.Model, change: ClassChange) -> keras.Model:

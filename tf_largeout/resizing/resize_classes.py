@@ -72,14 +72,14 @@ def resize_classes(
     change = ClassChange(head.num_classes, num_classes, kept)
     with model.distribute_strategy.scope():
         new_rows = _new_rows(initializer, change.num_new, head.class_matrix.dim)
-        copy = copy_of(model, head, change)
-        _copy_others(model, copy.model, copy.head, change)
-        changed = copy.head.take_classes(head, change, new_rows)
-        if copy.compile_config:
-            copy.model.compile_from_config(copy.compile_config)
+        copy, new_head, compile_config = copy_of(model, head, change)
+        _copy_others(model, copy, new_head, change)
+        changed = new_head.take_classes(head, change, new_rows)
+        if compile_config:
+            copy.compile_from_config(compile_config)
             by_variable = {id(variable): of_rows for variable, of_rows in changed}
-            copy_state(model.optimizer, copy.model.optimizer, change, by_variable)
-    return copy.model
+            copy_state(model.optimizer, copy.optimizer, change, by_variable)
+    return copy
 
 
 def _new_rows(

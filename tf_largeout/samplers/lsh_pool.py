@@ -45,7 +45,12 @@ class LSHPool(Sampler):
         return DRAWS if self._tables.config.hash == "simhash" else NONE
 
     def build(self, layer: ClassLayer) -> None:
-        self._require_countable(layer.num_classes)
+        obstacle = self._obstacle(layer.num_classes)
+        if obstacle:
+            raise ValueError(
+                f'{obstacle} Pass a lower number, or pass form="walk" (formerly shared=False), '
+                "which gives each example its own classes; the loss does not correct for them."
+            )
         super().build(layer)
         self._tables.build(self, layer, most_hashes=most_bits(layer.num_classes))
 
@@ -119,14 +124,6 @@ class LSHPool(Sampler):
         )
         self._tables.count(self.num_sampled, num_filled)
         return SampledValues(pool, tf.ones(tf.shape(labels)), tf.ones(tf.shape(pool)))
-
-    def _require_countable(self, num_classes: int) -> None:
-        obstacle = self._obstacle(num_classes)
-        if obstacle:
-            raise ValueError(
-                f'{obstacle} Pass a lower number, or pass form="walk" (formerly shared=False), '
-                "which gives each example its own classes; the loss does not correct for them."
-            )
 
     def _obstacle(self, num_classes: int) -> str | None:
         """Why no pool can be drawn, in two sentences; or None."""

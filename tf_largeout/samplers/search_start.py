@@ -122,23 +122,15 @@ class SearchStart:
             tf.cond(self.has_begun(), lambda: False, lambda: self._see(labels))
 
     def _see(self, labels: tf.Tensor) -> bool:
-        ids, times = tf.unstack(local_variable(self._watched).read_value())
-        return tf.cond(
-            ids[0] < 0,
-            lambda: self._watch(tf.boolean_mask(labels, labels >= 0)),
-            lambda: self._count(labels, ids, times),
-        )
-
-    def _watch(self, labels: tf.Tensor) -> bool:
-        size = tf.size(labels)
-        evenly = tf.range(_WATCHED) * size // _WATCHED
-        ids = tf.gather(tf.pad(labels, [[0, 1]], constant_values=-1), evenly)  # -1: no label
-        local_variable(self._watched).assign([ids, tf.zeros_like(ids)])
-        return False
-
-    def _count(self, labels: tf.Tensor, ids: tf.Tensor, times: tf.Tensor) -> bool:
-        met = tf.math.count_nonzero(labels == ids[:, tf.newaxis], axis=1)
-        local_variable(self._watched).assign([ids, times + met])
+        watched = local_variable(self._watched)
+        ids, times = tf.unstack(watched.read_value())
+        present = tf.boolean_mask(labels, labels >= 0)
+        evenly = tf.range(_WATCHED) * tf.size(present) // _WATCHED
+        new_ids = tf.gather(tf.pad(present, [[0, 1]], constant_values=-1), evenly)
+        times += tf.math.count_nonzero(labels == ids[:, tf.newaxis], axis=1)
+        is_first = ids[0] < 0  # until a batch has a label
+        new_times = tf.where(is_first, tf.zeros_like(times), times)
+        watched.assign([tf.where(is_first, new_ids, ids), new_times])
         return False
 
     def _typical_labels_are_known(self) -> tf.Tensor:
