@@ -106,7 +106,7 @@ class FactoredUpdate:
                 the step of the loss without this factor.
             update: Whether to update the weights; otherwise only the features get a gradient.
         """
-        call = self._calls.new_call()
+        call = TrainedCall(self._calls)
 
         def step(
             labels: tf.Tensor, slopes: Spheres, found: FactoredScores, losses: list[Any]

@@ -30,10 +30,6 @@ class TrainedCalls:
         self.last_step: weakref.WeakKeyDictionary[Hashable, int] = weakref.WeakKeyDictionary()
         self.eager_losses: weakref.WeakSet[EagerLoss] = weakref.WeakSet()
 
-    def new_call(self) -> "TrainedCall":
-        """Returns a call of the layer in training."""
-        return TrainedCall(self)
-
 
 class TrainedCall:
     """One call of the layer, which may update the weights once.

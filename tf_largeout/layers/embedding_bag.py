@@ -140,7 +140,8 @@ class EmbeddingBag(IdLayer):
         checks += [] if weights is None else [self._same_shape(ids, weights)]
         table = local_variable(self.embeddings)
         with tf.control_dependencies(checks):
-            if training and not _is_ragged(ids) and _can_sum(table):
+            has_op = table.dtype == tf.float32 and devices.has_kernels_for(table)
+            if training and has_op and not _is_ragged(ids):
                 shape, combined = self._combined_by_one_op(table, ids, weights)
             else:
                 shape, combined = self._combined_by_core_ops(table, ids, weights)
@@ -268,21 +269,15 @@ class EmbeddingBag(IdLayer):
         bags = self._flat(ids, weights)
         with tf.control_dependencies([self.check_range(bags.ids)]):
             embeddings = tf.gather(table, bags.ids)
-        return bags.shape, self._combined(embeddings, bags)
-
-    def _combined(self, embeddings: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
-        """The sum of each bag divided by its divisor, `[number of bags, output_dim]`."""
-        weights = bags.weights
-        if weights is not None:
-            weights = tf.cast(weights, embeddings.dtype)
+        weights = tf.ones_like(bags.ids, embeddings.dtype)
+        if bags.weights is not None:
+            weights = tf.cast(bags.weights, embeddings.dtype)
             embeddings *= weights[:, None]
         sums = _segment_sum(embeddings, bags)
         if self.combiner == "sum":
-            return sums
-        if weights is None:
-            weights = tf.ones_like(bags.ids, embeddings.dtype)
+            return bags.shape, sums
         divisor = self._divisor(weights, lambda values: _segment_sum(values, bags))
-        return tf.math.divide_no_nan(sums, divisor[:, None])
+        return bags.shape, tf.math.divide_no_nan(sums, divisor[:, None])
 
     def _divisor(
         self, weights: tf.Tensor, sum_of_bags: Callable[[tf.Tensor], tf.Tensor]
@@ -291,11 +286,6 @@ class EmbeddingBag(IdLayer):
         if self.combiner == "mean":
             return sum_of_bags(weights)
         return tf.sqrt(sum_of_bags(weights * weights))
-
-
-def _can_sum(table: tf.Variable) -> bool:
-    """Whether the op `bag_sums` supports `table`: float32, on a device with kernels."""
-    return table.dtype == tf.float32 and devices.has_kernels_for(table)
 
 
 def _segment_sum(values: tf.Tensor, bags: _FlatBags) -> tf.Tensor:

@@ -120,7 +120,7 @@ class BigramSampler(Sampler):
 
     def release(self) -> None:
         super().release()
-        self._tables.release()
+        self._tables = CountTables()
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
         keys, pair_sums, sums = before._tables.values()

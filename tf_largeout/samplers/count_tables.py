@@ -63,10 +63,6 @@ class CountTables:
         """The values of the weights, outside a step. They are zeros if nothing was counted."""
         return [local_variable(table).numpy() for table in self._tables]
 
-    def release(self) -> None:
-        """Forgets the weights, because the build of the layer has failed."""
-        self._tables, self._are_filled = [], False
-
     def read(self, asked_by: str) -> list[tf.Tensor]:
         """The values of the weights.
 

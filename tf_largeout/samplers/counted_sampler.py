@@ -103,7 +103,7 @@ class CountedSampler(StaticSampler):
 
     def release(self) -> None:
         super().release()
-        self._tables.release()
+        self._tables = CountTables()
         self._count_weight = None
 
     def take_classes(self, before: Any, change: ClassChange) -> None:

@@ -124,7 +124,8 @@ class LSHSampler(Rebuildable):
                 f"Received: form={form!r}, num_hard={num_hard}. Leave out one of the two."
             )
         self._form: LSHPool | LSHSearch
-        if self._is_pool(num_hard):
+        can_count = self.tables.hash == "simhash" and num_hard is None
+        if self.form == "pool" or (self.form is None and can_count):
             self._form = LSHPool(num_sampled, start_step, self._tables)
         else:
             self._form = LSHSearch(
@@ -206,9 +207,3 @@ class LSHSampler(Rebuildable):
             "tables": self.tables.get_config(),
             "seed": self.seed,
         }
-
-    def _is_pool(self, num_hard: int | None) -> bool:
-        """Whether the batch shares a pool, which is the default if its counts are known."""
-        if self.form is None:
-            return self.tables.hash == "simhash" and num_hard is None
-        return self.form == "pool"

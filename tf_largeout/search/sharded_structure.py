@@ -52,8 +52,11 @@ class ShardedStructure(Generic[_Part]):
         Returns:
             The results, in the order of the shards.
         """
-        calls = zip(self.shards, self.parts, *arguments, strict=True)
-        return [_placed(function, *call) for call in calls]
+        found = []
+        for shard, *own in zip(self.shards, self.parts, *arguments, strict=True):
+            with shard.place():
+                found.append(function(shard, *own))
+        return found
 
 
 def on_each_shard(method: Callable[..., None]) -> Callable[..., None]:
@@ -87,8 +90,3 @@ def best_of_shards(
     scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
     best_scores, places = tf.math.top_k(scores, k, sorted=is_sorted)
     return best_scores, tf.gather(ids, places, batch_dims=1)
-
-
-def _placed(function: Callable[..., Any], shard: RowShard, *arguments: Any) -> Any:
-    with shard.place():
-        return function(shard, *arguments)
