@@ -49,6 +49,11 @@ def matrix(request, monkeypatch):
     return ClassMatrix(keras.Variable(ROWS), keras.Variable(BIAS), "test")
 
 
+@pytest.fixture(scope="module")
+def brute_force_index():
+    return BruteForceIndex().build(ROWS, BIAS)
+
+
 def assert_equal(found, expected):
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -148,12 +153,11 @@ UNEVEN_FORMS = {
 
 
 @pytest.mark.parametrize("form", UNEVEN_FORMS)
-def test_exclusions_of_different_lengths_are_supported(matrix, form):
+def test_exclusions_of_different_lengths_are_supported(matrix, brute_force_index, form):
     exclude = UNEVEN_FORMS[form]()
     found = exact_top_k(matrix, tf.constant(QUERIES), 5, exclude)
     assert_equal(found, reference.top_k(SCORES, 5, UNEVEN))
-    index = BruteForceIndex().build(ROWS, BIAS)
-    np.testing.assert_array_equal(index.top_k(QUERIES, 5, exclude)[1], found[1])
+    np.testing.assert_array_equal(brute_force_index.top_k(QUERIES, 5, exclude)[1], found[1])
 
 
 @pytest.mark.parametrize("exclude", [[{3}, {5}] * 3, [set()] * 6, np.array([[3], [5]] * 3)])

@@ -34,8 +34,13 @@ print(index.top_k(np.load(sys.argv[3]), 5)[1].numpy().tolist())
 
 
 @pytest.fixture(params=KINDS.values(), ids=KINDS.keys())
-def index(request):
-    return request.param().build(ROWS)
+def make(request):
+    return request.param
+
+
+@pytest.fixture
+def index(make):
+    return make().build(ROWS)
 
 
 def test_a_k_above_the_number_of_classes_is_padded(index):
@@ -90,11 +95,13 @@ def test_truncated_or_damaged_files_raise_an_error(index, share, tmp_path):
         type(index).load(path)
 
 
-def test_a_loaded_index_does_not_change_if_its_file_is_replaced_or_removed(index, tmp_path):
+def test_a_loaded_index_does_not_change_if_its_file_is_replaced_or_removed(
+    make, index, tmp_path
+):
     path = tmp_path / "index"
     index.save(path)
     loaded = type(index).load(path)
-    type(index)().build(-ROWS).save(path)
+    make().build(-ROWS).save(path)
     np.testing.assert_array_equal(loaded.reconstruct(np.arange(N)), ROWS)
     path.unlink()
     np.testing.assert_array_equal(loaded.reconstruct([3]), ROWS[3:4])
@@ -178,9 +185,9 @@ def test_queries_of_two_threads_see_the_rows_before_or_after_an_update(index):
         changing.result()
 
 
-def test_names_of_variables_of_indexes_are_deterministic(index):
+def test_names_of_variables_of_indexes_are_deterministic(make, index):
     """TensorFlow keeps 34 KB of memory for each name, for ever."""
-    again = type(index)().build(ROWS)
+    again = make().build(ROWS)
     again.update([1], ROWS[:1])
     names = [
         [one.name for one in each._built().rows.matrix.variables() if one is not None]
