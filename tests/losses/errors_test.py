@@ -93,7 +93,7 @@ def test_features_that_are_not_finite_raise_an_error(bad):
 
 
 def test_an_unknown_reduction_of_negatives_raises_an_error():
-    with pytest.raises(ValueError, match="'sum' or 'mean'. Received.*'max'"):
+    with pytest.raises(ValueError, match=r"one of \['sum', 'mean'\]. Received.*'max'"):
         losses.NegativeSamplingLoss(negative_reduction="max")
 
 

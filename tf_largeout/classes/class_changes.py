@@ -125,16 +125,6 @@ def _checked_kept(kept: TensorLike, num_before: int, num_classes: int) -> np.nda
             f"`kept` must be old class ids, from 0 to {num_before - 1}. Received: {wrong}. "
             "Omit new classes: they follow the kept ones."
         )
-    _check_distinct(ids)
-    if len(ids) > num_classes:
-        raise ValueError(
-            f"`kept` names {len(ids)} classes, more than num_classes={num_classes}. Raise "
-            "`num_classes`, or keep fewer."
-        )
-    return ids
-
-
-def _check_distinct(ids: np.ndarray) -> None:
     distinct, times = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):
         place = int(np.argmax(times > 1))
@@ -142,3 +132,9 @@ def _check_distinct(ids: np.ndarray) -> None:
             f"`kept` must name each class once. Received class {distinct[place]} "
             f"{times[place]} times. np.unique(kept) removes repeats."
         )
+    if len(ids) > num_classes:
+        raise ValueError(
+            f"`kept` names {len(ids)} classes, more than num_classes={num_classes}. Raise "
+            "`num_classes`, or keep fewer."
+        )
+    return ids

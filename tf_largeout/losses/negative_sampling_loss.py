@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import one_of
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.tags.candidates import Candidates
@@ -74,12 +75,9 @@ class NegativeSamplingLoss(SampledLoss):
         compute_dtype: str = "float32",
     ) -> None:
         super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
-        if negative_reduction not in ("sum", "mean"):
-            raise ValueError(
-                "`negative_reduction` must be 'sum' or 'mean'. Received: "
-                f"negative_reduction={negative_reduction!r}."
-            )
-        self.negative_reduction = negative_reduction
+        self.negative_reduction = one_of(
+            "negative_reduction", negative_reduction, ["sum", "mean"]
+        )
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         return negative_sampling_loss(

@@ -133,9 +133,10 @@ class KernelTreeSampler(Rebuildable):
         self._tree = structure_over(matrix, make, ShardedKernelTree)
         add_weight = functools.partial(self.add_weight, layer)
         self._tree.build(matrix.num_classes, matrix.dim, matrix.has_bias, add_weight)
-        observers = self._tree.row_observers()
-        for shard, observer in zip(matrix.shards(), observers, strict=True):
-            shard.matrix.on_rows_changed(observer)
+        tree = self._tree
+        trees = tree.parts if isinstance(tree, ShardedKernelTree) else [tree]
+        for shard, of_shard in zip(matrix.shards(), trees, strict=True):
+            shard.matrix.on_rows_changed(of_shard.rows_changed)
 
     def prepare(self, layer: ClassLayer) -> None:
         self._tree.keep_up(seed_of_run(layer), *rows_of(layer.class_matrix))

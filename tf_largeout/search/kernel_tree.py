@@ -1,7 +1,6 @@
 """A tree of sums, which draws rows in proportion to a quadratic kernel."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -132,10 +131,6 @@ class KernelTree:
             old_rows: Not used.
         """
         self._upkeep.rows_changed(tf.cast(ids, tf.int64))
-
-    def row_observers(self) -> list[Callable[[tf.Tensor, tf.Tensor], None]]:
-        """The methods to call after rows have changed, one for each variable with rows."""
-        return [self.rows_changed]
 
     def keep_up(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None

@@ -1,6 +1,6 @@
 """`ShardedKernelTree`: a kernel tree per shard of the rows."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -27,10 +27,6 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
     keep_up = on_each_shard(KernelTree.keep_up)
     rebuild = on_each_shard(KernelTree.rebuild)
 
-    def row_observers(self) -> list[Callable[[tf.Tensor, tf.Tensor], None]]:
-        """As `KernelTree.row_observers`."""
-        return [tree.rows_changed for tree in self.parts]
-
     def sample(
         self,
         queries: tf.Tensor,
@@ -41,8 +37,7 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
         shared: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """As `KernelTree.sample`; with `shared`, `label_log_q` is 0."""
-        masses = tf.stack(self._masses(queries), axis=1)
-        draws = TreeDraws(self, rows, queries, masses, seed)
+        draws = TreeDraws(self, rows, queries, self._masses(queries), seed)
         if not shared:
             return draws.per_query(labels, num_sampled)
         return *draws.shared(num_sampled), tf.zeros(tf.shape(labels))
@@ -51,7 +46,7 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
         self, queries: tf.Tensor, ids: tf.Tensor, *rows: Sequence[Any]
     ) -> tf.Tensor:
         """As `KernelTree.mean_probabilities`."""
-        total = tf.reduce_sum(tf.stack(self._masses(queries), axis=1), axis=1, keepdims=True)
+        total = tf.reduce_sum(self._masses(queries), axis=1, keepdims=True)
 
         def mean_of_shard(shard: RowShard, own: tf.Tensor) -> tf.Tensor:
             own_rows = [variables[shard.number] for variables in rows]
@@ -69,6 +64,6 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
             "megabytes": sum(part["megabytes"] for part in parts),
         }
 
-    def _masses(self, queries: tf.Tensor) -> list[tf.Tensor]:
-        """The sum of the kernels of each shard, float32 `[batch]` each."""
-        return self.each(lambda _, tree: tree.masses(queries))
+    def _masses(self, queries: tf.Tensor) -> tf.Tensor:
+        """The sum of the kernels of each shard, float32 `[batch, num_shards]`."""
+        return tf.stack(self.each(lambda _, tree: tree.masses(queries)), axis=1)
