@@ -28,6 +28,8 @@ SPHERICAL_LOSSES = [
     "taylor_softmax_loss",
     "z_loss",
 ]
+METRICS = ["perplexity", "ndcg", "mean_reciprocal_rank", "mean_average_precision"]
+AT_K = ["precision", "recall", "hit_rate", *METRICS[1:]]
 OPTIMIZERS = ["lazy_adam", "lazy_adagrad", "rowwise_adagrad", "lazy_sgd"]
 PAIRS = list(zip(LOSSES, itertools.cycle(OPTIMIZERS)))
 
@@ -59,7 +61,7 @@ def test_a_model_compiled_by_names_trains_and_is_saved(loss, optimizer, tmp_path
 def test_every_class_without_arguments_has_a_name():
     for module, names in (
         (tflo.losses, [*LOSSES, *SPHERICAL_LOSSES, "hierarchical_softmax_loss"]),
-        (tflo.metrics, ["perplexity"]),
+        (tflo.metrics, METRICS),
         (tflo.optimizers, OPTIMIZERS),
     ):
         classes = keras_names._classes_by_name(module)
@@ -77,6 +79,24 @@ def test_a_name_of_a_loss_gives_a_loss_of_this_package():
     assert isinstance(keras.optimizers.get("lazy_sgd"), tflo.optimizers.LazySGD)
 
 
+@pytest.mark.parametrize("k", [1, 10, 100, 1000])
+@pytest.mark.parametrize("kind", AT_K)
+def test_metrics_of_the_k_best_classes_have_names(kind, k):
+    metric = keras.metrics.get(f"{kind}_at_{k}")
+    assert (metric.kind, metric.k, metric.name) == (kind, k, f"{kind}_at_{k}")
+
+
+def test_a_model_compiled_by_names_of_metrics_is_saved(tmp_path):
+    names = ["precision_at_2", "recall_at_5", "ndcg_at_10", "mean_reciprocal_rank"]
+    model = compiled(optimizer="sgd", loss="sampled_softmax_loss", metrics=names)
+    x, y = np.random.default_rng(0).normal(size=(6, 4)), np.arange(6)
+    found = model.evaluate(x, y, verbose=0, return_dict=True)
+    assert set(found) == {"loss", *names}
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.evaluate(x, y, verbose=0, return_dict=True) == pytest.approx(found)
+
+
 def test_names_of_keras_are_not_replaced(monkeypatch):
     class Perplexity(tflo.metrics.Perplexity):
         """Stands for a Keras class."""
@@ -84,7 +104,7 @@ def test_names_of_keras_are_not_replaced(monkeypatch):
     table = {"perplexity": Perplexity}
     monkeypatch.setitem(keras.metrics.get.__globals__, "ALL_OBJECTS_DICT", table)
     keras_names.register()
-    assert table == {"perplexity": Perplexity}
+    assert table["perplexity"] is Perplexity
 
 
 def test_without_the_table_of_keras_only_names_are_missing(monkeypatch):

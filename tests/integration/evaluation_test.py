@@ -14,6 +14,10 @@ def test_the_loss_and_all_metrics_share_one_pass():
         tflo.metrics.RecallAtK(5),
         tflo.metrics.PropensityScoredPrecisionAtK(3, counts=np.arange(31)),
         tflo.metrics.Perplexity(),
+        tflo.metrics.NDCG(),
+        tflo.metrics.MacroRecallAtK(5, 31),
+        tflo.metrics.CatalogCoverageAtK(5, 31),
+        tflo.metrics.AveragePopularityAtK(3, np.arange(31)),
     ]
     model.compile(loss=tflo.losses.SoftmaxLoss(), metrics=metrics)
     x, y = np.ones((6, 4), "float32"), np.arange(6)
@@ -21,3 +25,4 @@ def test_the_loss_and_all_metrics_share_one_pass():
     step = tf.function(model.test_step).get_concrete_function((tf.constant(x), tf.constant(y)))
     ops = [op.type for op in step.graph.get_operations()]
     assert ops.count("LargeoutClassStatistics") == 1
+    assert ops.count("LargeoutClassTopK") == 1

@@ -1,3 +1,5 @@
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -32,7 +34,18 @@ def at_k(function, k):
 
 
 def of_absolute(oracle):
-    return lambda logits, labels, weights=None: oracle(np.abs(logits), labels, weights)
+    def value(logits, labels, weights=None):
+        scores = np.where(logits == -np.inf, logits, np.abs(logits))  # -inf: excluded
+        return oracle(scores, labels, weights)
+
+    return value
+
+
+def popularity_reference(k):
+    def value(logits, labels, weights=None):
+        return reference.average_popularity_at_k(logits, labels, k, COUNTS, weights)
+
+    return value
 
 
 # Every public metric stands here: how to make it, and its oracle.
@@ -49,6 +62,45 @@ METRICS = {
     "PropensityScoredPrecisionAtK-1": (lambda: psp(1), psp_reference(1)),
     "PropensityScoredPrecisionAtK-3": (lambda: psp(3), psp_reference(3)),
     "Perplexity": (tflo.metrics.Perplexity, reference.perplexity),
+    "HitRateAtK-5": (lambda: tflo.metrics.HitRateAtK(5), at_k(reference.hit_rate_at_k, 5)),
+    "NDCG": (tflo.metrics.NDCG, at_k(reference.ndcg, None)),
+    "NDCG-3": (lambda: tflo.metrics.NDCG(3), at_k(reference.ndcg, 3)),
+    "NDCG-10-absolute": (
+        lambda: tflo.metrics.NDCG(10, absolute=True),
+        of_absolute(at_k(reference.ndcg, 10)),
+    ),
+    "MeanReciprocalRank": (
+        tflo.metrics.MeanReciprocalRank,
+        at_k(reference.mean_reciprocal_rank, None),
+    ),
+    "MeanReciprocalRank-5": (
+        lambda: tflo.metrics.MeanReciprocalRank(5),
+        at_k(reference.mean_reciprocal_rank, 5),
+    ),
+    "MeanAveragePrecision": (
+        tflo.metrics.MeanAveragePrecision,
+        at_k(reference.mean_average_precision, None),
+    ),
+    "MeanAveragePrecision-3": (
+        lambda: tflo.metrics.MeanAveragePrecision(3),
+        at_k(reference.mean_average_precision, 3),
+    ),
+    "MacroRecallAtK-5": (
+        lambda: tflo.metrics.MacroRecallAtK(5, NUM_CLASSES),
+        at_k(reference.macro_recall_at_k, 5),
+    ),
+    "CatalogCoverageAtK-1": (
+        lambda: tflo.metrics.CatalogCoverageAtK(1, NUM_CLASSES),
+        at_k(reference.catalog_coverage_at_k, 1),
+    ),
+    "CatalogCoverageAtK-2-absolute": (
+        lambda: tflo.metrics.CatalogCoverageAtK(2, NUM_CLASSES, absolute=True),
+        of_absolute(at_k(reference.catalog_coverage_at_k, 2)),
+    ),
+    "AveragePopularityAtK-4": (
+        lambda: tflo.metrics.AveragePopularityAtK(4, COUNTS),
+        popularity_reference(4),
+    ),
     "PrecisionAtK-5-absolute": (
         lambda: tflo.metrics.PrecisionAtK(5, absolute=True),
         of_absolute(at_k(reference.precision_at_k, 5)),
@@ -70,7 +122,9 @@ METRICS = {
 
 # Ranks by absolute values are those of one base class.
 SHORT = ["RecallAtK-5", "PropensityScoredPrecisionAtK-3", "Perplexity"]
-SHORT += ["PrecisionAtK-5-absolute", "Perplexity-absolute"]
+SHORT += ["PrecisionAtK-5-absolute", "Perplexity-absolute", "HitRateAtK-5", "NDCG-3"]
+SHORT += ["MeanReciprocalRank-5", "MeanAveragePrecision-3", "MacroRecallAtK-5"]
+SHORT += ["CatalogCoverageAtK-1", "AveragePopularityAtK-4"]
 
 
 @pytest.fixture(params=slow_but(SHORT, METRICS))
@@ -80,7 +134,9 @@ def member(request):
 
 
 def test_every_public_metric_is_in_the_table():
-    assert {name.split("-")[0] for name in METRICS} == set(tflo.metrics.__all__)
+    assert {name.split("-")[0] for name in METRICS} == {
+        name for name in tflo.metrics.__all__ if inspect.isclass(getattr(tflo.metrics, name))
+    }
 
 
 class Problem:
@@ -223,7 +279,7 @@ def test_a_training_step_without_candidates_leaves_the_state(member):
     metric, _ = member
     problem = Problem()
     metric.update_state(problem.labels, problem.logits(training=True))
-    assert float(metric.denominator) == 0
+    assert all(not np.any(variable) for variable in metric.variables)
 
 
 def test_training_with_the_exact_loss_gives_exact_metrics():
@@ -234,6 +290,32 @@ def test_training_with_the_exact_loss_gives_exact_metrics():
     model.compile("sgd", loss=tflo.losses.SoftmaxLoss(), metrics=[metric])
     history = model.fit(problem.features, problem.labels, batch_size=23, verbose=0).history
     np.testing.assert_allclose(history["perplexity"][0], expected, rtol=1e-5)
+
+
+def test_recalls_of_classes_are_those_since_the_reset():
+    problem = Problem()
+    metric = tflo.metrics.MacroRecallAtK(5, NUM_CLASSES)
+    metric.update_state(problem.labels, problem.logits(), problem.weights)
+    expected = reference.class_recalls(*problem.flat()[:2], 5, problem.weights)
+    np.testing.assert_allclose(metric.class_recalls(), expected, rtol=1e-6)
+    assert np.isnan(expected).any() and (expected > 0).any()
+    metric.reset_state()
+    assert np.isnan(metric.class_recalls()).all()
+
+
+@pytest.mark.slow
+def test_replicas_add_up_to_the_value_of_one():
+    problem = Problem()
+    with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]).scope():
+        metrics = [make() for make, _ in METRICS.values()]
+        model = keras.Sequential([keras.Input((8,)), tflo.layers.LargeOutput(NUM_CLASSES)])
+        model.compile(loss=tflo.losses.SoftmaxLoss(), weighted_metrics=metrics)
+    model.layers[-1].set_weights([one.numpy() for one in problem.layer.weights])
+    columns = (problem.features, problem.labels, problem.weights)
+    data = tf.data.Dataset.from_tensor_slices(columns).batch(8)
+    found = model.evaluate(data, verbose=0, return_dict=True)
+    for metric, (_, oracle) in zip(metrics, METRICS.values(), strict=True):
+        np.testing.assert_allclose(found[metric.name], oracle(*problem.flat()), rtol=1e-5)
 
 
 def test_counts_above_float32_precision_are_exact():
@@ -251,10 +333,31 @@ def test_other_predictions_raise_an_error(member):
         member[0].update_state([1, 2], tf.zeros([2, NUM_CLASSES]))
 
 
+AT_K = [
+    (tflo.metrics.PrecisionAtK, (), True),
+    (tflo.metrics.NDCG, (), False),
+    (tflo.metrics.MacroRecallAtK, (NUM_CLASSES,), True),
+    (tflo.metrics.CatalogCoverageAtK, (NUM_CLASSES,), True),
+    (tflo.metrics.AveragePopularityAtK, (COUNTS,), True),
+]
+
+
+@pytest.mark.parametrize("cls, others, needs_k", AT_K)
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "many", None])
-def test_a_wrong_k_raises_an_error(k):
+def test_a_wrong_k_raises_an_error(k, cls, others, needs_k):
+    if k is None and not needs_k:
+        assert cls(k, *others).name == "ndcg"
+        return
     with pytest.raises(ValueError, match="`k` must be a positive integer"):
-        tflo.metrics.PrecisionAtK(k)
+        cls(k, *others)
+
+
+@pytest.mark.parametrize("cls, others, _", AT_K)
+def test_a_k_above_the_number_of_classes_is_refused(cls, others, _):
+    problem = Problem()
+    with pytest.raises(ValueError, match=f"k=42 best classes.*only {NUM_CLASSES}.*smaller"):
+        cls(NUM_CLASSES + 1, *others).update_state(problem.labels, problem.logits())
+    cls(NUM_CLASSES, *others).update_state(problem.labels, problem.logits())
 
 
 @pytest.mark.parametrize(
@@ -277,8 +380,16 @@ def test_invalid_propensity_constants_raise_an_error(constants):
         tflo.metrics.PropensityScoredPrecisionAtK(1, [5, 5, 5], **constants)
 
 
-def test_counts_of_another_length_raise_an_error():
+@pytest.mark.parametrize(
+    "metric, message",
+    [
+        (tflo.metrics.PropensityScoredPrecisionAtK(1, [5, 5, 5]), "41 classes.*3 counts"),
+        (tflo.metrics.AveragePopularityAtK(1, [5, 5, 5]), "41 classes.*3 counts"),
+        (tflo.metrics.MacroRecallAtK(1, 3), "layer.*, 41. Received: num_classes=3"),
+        (tflo.metrics.CatalogCoverageAtK(1, 3), "layer.*, 41. Received: num_classes=3"),
+    ],
+)
+def test_another_number_of_classes_raises_an_error(metric, message):
     problem = Problem()
-    metric = tflo.metrics.PropensityScoredPrecisionAtK(1, [5, 5, 5])
-    with pytest.raises(ValueError, match="41 classes.*3 counts"):
+    with pytest.raises(ValueError, match=message):
         metric.update_state(problem.labels, problem.logits())

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests.metrics.metrics_test import COUNTS, Problem, psp, psp_reference
+from tests.metrics.metrics_test import COUNTS, METRICS, Problem, psp_reference
 
 
 @pytest.mark.parametrize("number", ["99", 10.7, True, 0, -5, [99], 2**63])
@@ -42,10 +42,11 @@ def test_without_a_number_of_examples_several_labels_raise_an_error(compiled):
 
 
 @pytest.mark.slow
-def test_a_saved_model_restores_the_counts(tmp_path):
+def test_a_saved_model_restores_all_metrics_and_their_counts(tmp_path):
     problem = Problem()
     model = keras.Sequential([keras.Input((8,)), problem.layer])
-    model.compile("sgd", loss=tflo.losses.SoftmaxLoss(), metrics=[psp(3)])
+    metrics = [make() for make, _ in METRICS.values()]
+    model.compile("sgd", loss=tflo.losses.SoftmaxLoss(), metrics=metrics)
     before = model.evaluate(problem.features, problem.labels, verbose=0, return_dict=True)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")

@@ -34,7 +34,8 @@ def test_nan_weights_give_nan_as_in_keras(member, weight):  # noqa: F811
     problem = Problem()
     problem.weights[5] = weight
     metric.update_state(problem.labels, problem.logits(), problem.weights)
-    assert np.isnan(metric.result())
+    only_whether_0 = isinstance(metric, tflo.metrics.CatalogCoverageAtK)
+    assert np.isnan(metric.result()) != only_whether_0
 
 
 def test_an_example_without_labels_adds_nothing(member):  # noqa: F811
@@ -108,14 +109,6 @@ def test_callbacks_know_whether_a_higher_value_is_better():
         callback.set_model(model)
         callback._set_monitor_op()
         assert callback.monitor_op is (better or keras.ops.greater)
-
-
-@pytest.mark.parametrize("k", [NUM_CLASSES + 1, 2**40])
-def test_a_k_above_the_number_of_classes_raises_an_error(k):
-    problem = Problem()
-    with pytest.raises(ValueError, match=f"k={k} best classes.*only {NUM_CLASSES}.*smaller"):
-        tflo.metrics.PrecisionAtK(k).update_state(problem.labels, problem.logits())
-    tflo.metrics.PrecisionAtK(NUM_CLASSES).update_state(problem.labels, problem.logits())
 
 
 def test_the_largest_k_is_the_largest_int64():

@@ -139,11 +139,16 @@ def test_compile_arguments_and_the_learning_rate_are_kept():
     }
 
 
-def test_counts_of_a_metric_are_resized():
+def test_the_classes_of_metrics_are_resized():
     counts = np.arange(N) + 1
     model = sampled_model(sampler="uniform")
-    metric = tflo.metrics.PropensityScoredPrecisionAtK(1, counts, num_examples=1_000)
-    model.compile("sgd", tflo.losses.SoftmaxLoss(), metrics=[metric])
+    metrics = [
+        tflo.metrics.PropensityScoredPrecisionAtK(1, counts, num_examples=1_000),
+        tflo.metrics.AveragePopularityAtK(3, counts),
+        tflo.metrics.CatalogCoverageAtK(3, N),
+        tflo.metrics.MacroRecallAtK(3, N),
+    ]
+    model.compile("sgd", tflo.losses.SoftmaxLoss(), metrics=metrics)
     x, y = examples()
     before = model.evaluate(x, y, verbose=0)
     permuted = tflo.resize_classes(model, N, PERMUTATION)

@@ -76,11 +76,11 @@ def best_left(
     if exclude is None:
         return scores[:, :k], ids[:, :k]
     width = tf.shape(ids)[1]
-    order = tf.where(_are_among(ids, exclude), width, tf.range(width))
+    order = tf.where(are_among(ids, exclude), width, tf.range(width))
     return highest(scores, ids, k, keys=-order)  # the padding is never excluded
 
 
-def _are_among(ids: tf.Tensor, exclude: tf.Tensor) -> tf.Tensor:
+def are_among(ids: tf.Tensor, exclude: tf.Tensor) -> tf.Tensor:
     """Tells which `ids`, `[B, m]`, are excluded for their example by `exclude`, `[B, n]`.
 
     Negative ids are never excluded. The search in sorted lists takes O(m + n) memory per

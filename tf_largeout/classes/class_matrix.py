@@ -105,6 +105,19 @@ class ClassMatrix(ClassScorer):
             )
         )
 
+    def ranked_scores(
+        self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
+    ) -> tf.Tensor:
+        """As `ClassScorer.ranked_scores`, without a pass over the classes; 0 at padding.
+
+        Args:
+            features: Float `[B, dim]`.
+            ids: int64 `[B, n]`, padded with -1.
+            compute_dtype: That of the `statistics`.
+        """
+        features = tf.cast(features, tf.float32)
+        return class_scan_ops.label_logits(features, *self.variables(), ids, compute_dtype)
+
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return class_scan_ops.class_top_k(features, *self.variables(), k)
 

@@ -157,6 +157,23 @@ class ClassScorer:
         ranks = functools.partial(blockwise.ranks, fold, labels, found[1], self.num_classes)
         return ClassStatistics(*found, ranks)
 
+    def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the scores by which `statistics` ranks classes, with the same bits.
+
+        Args:
+            features: Float `[B, dim]`.
+            ids: int64 `[B, n]`, padded with -1; as many columns as the labels of `statistics`.
+
+        Returns:
+            float32 `[B, n]`; any value at padding.
+        """
+
+        def add(found: tf.Tensor, scores: tf.Tensor, block: tf.Tensor) -> tf.Tensor:
+            return blockwise.at_labels(scores, block, ids, found)
+
+        shape = tf.shape(ids)
+        return self.fold_logits(features, add, tf.zeros(shape), width=shape[1])
+
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the `k` classes with the highest logits, exactly, see `ops.class_top_k`.
 

@@ -106,6 +106,9 @@ class FactoredMatrix(ClassScorer):
         true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
         return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
 
+    def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return self._vectors.ranked_scores(self.hidden(features)[0], ids)
+
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         hidden, shift = self.hidden(features)
         scores, ids = self._vectors.top_k(hidden, k)

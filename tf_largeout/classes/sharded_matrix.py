@@ -123,13 +123,8 @@ class ShardedMatrix(ClassScorer):
         def of_own(shard: ClassShard) -> ClassStatistics:
             return shard.matrix.statistics(features, shard.to_local(labels), compute_dtype)
 
-        def own_logits(shard: ClassShard) -> tf.Tensor:
-            embeddings, bias = shard.matrix.variables()
-            own = shard.to_local(labels)
-            return class_scan_ops.label_logits(features, embeddings, bias, own, compute_dtype)
-
         if not training:
-            true_logits = tf.add_n(self._each(own_logits))
+            true_logits = self.ranked_scores(features, labels, compute_dtype)
             found = self._scan(features, labels, true_logits, compute_dtype)
             log_partitions = [one.log_partition for one in found]
         else:
@@ -142,6 +137,16 @@ class ShardedMatrix(ClassScorer):
             true_logits,
             tf.add_n([one.ranks for one in found]),
         )
+
+    def ranked_scores(
+        self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
+    ) -> tf.Tensor:
+        """As `ClassMatrix.ranked_scores`."""
+
+        def own_scores(shard: ClassShard) -> tf.Tensor:
+            return shard.matrix.ranked_scores(features, shard.to_local(ids), compute_dtype)
+
+        return tf.add_n(self._each(own_scores))
 
     def _scan(
         self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor, compute_dtype: str

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.metrics.rank_metric import RankMetric
+from tf_largeout.metrics.rank_metric import RankedLabels, RankMetric
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -30,6 +30,7 @@ class PrecisionAtK(RankMetric):
     Call arguments:
         y_true: Integer class ids, as for the losses: one per example, or several, padded with
             -1 or ragged. Repeated labels count once. An example without labels has weight 0.
+            `with_exclude` adds classes that must not be ranked.
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional weights of the examples, aligned with their leading dimensions.
 
@@ -50,8 +51,6 @@ class PrecisionAtK(RankMetric):
 
     kind = "precision"
 
-    def hit_terms(
-        self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        found = tf.reduce_sum(tf.cast(hits, tf.float64), axis=-1)
-        return found / self.k, tf.ones_like(found)
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        found = ranked.num_hits()
+        return found / ranked.k, tf.ones_like(found)

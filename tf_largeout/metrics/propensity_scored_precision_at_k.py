@@ -1,7 +1,5 @@
 """`PropensityScoredPrecisionAtK`."""
 
-import base64
-import zlib
 from collections.abc import Sequence
 
 import keras
@@ -9,7 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
-from tf_largeout.metrics.rank_metric import RankMetric
+from tf_largeout.metrics.class_counts import (
+    checked_counts,
+    packed,
+    require_counts_of,
+    unpacked,
+)
+from tf_largeout.metrics.rank_metric import RankedLabels, RankMetric
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
@@ -49,6 +53,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
     Call arguments:
         y_true: Integer class ids, as for the losses: one per example, or several, padded with
             -1 or ragged. Repeated labels count once. An example without labels has weight 0.
+            `with_exclude` adds classes that must not be ranked.
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional weights of the examples, aligned with their leading dimensions.
 
@@ -76,7 +81,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
         dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(k, absolute, name=name, dtype=dtype)
-        self.counts = _checked_counts(counts)
+        self.counts = checked_counts(counts)
         self.num_examples = whole_number("num_examples", num_examples, or_none=True)
         total = int(self.counts.sum()) if self.num_examples is None else self.num_examples
         if total < 3:
@@ -92,23 +97,16 @@ class PropensityScoredPrecisionAtK(RankMetric):
                 1 + scale * (self.counts + self.b) ** -self.a, tf.float32
             )
 
-    def hit_terms(
-        self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        inverse = tf.gather(self._inverse, tf.maximum(labels, 0))
-        inverse = tf.where(valid, inverse, 0)
-        best = tf.math.top_k(inverse, tf.minimum(self.k, tf.shape(inverse)[1])).values
-        found = tf.where(hits, inverse, 0)
-        return tf.reduce_sum(found, axis=-1), tf.reduce_sum(best, axis=-1)
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        inverse = tf.gather(self._inverse, tf.maximum(ranked.labels, 0))
+        inverse = tf.where(ranked.valid, inverse, 0)
+        best = tf.math.top_k(inverse, tf.minimum(ranked.k, tf.shape(inverse)[1])).values
+        return ranked.sum_over_hits(inverse), tf.reduce_sum(best, axis=-1)
 
     def example_terms(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
-        if tag.num_classes != len(self.counts):
-            raise ValueError(
-                f"`counts` must have one number for each of the {tag.num_classes} classes of "
-                f"layer '{tag.layer.name}'. Received: {len(self.counts)} counts."
-            )
+        require_counts_of(self.counts, tag)
         with tf.control_dependencies(self._label_checks(valid)):
             return super().example_terms(tag, labels, tf.identity(valid))
 
@@ -126,7 +124,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
     def get_config(self) -> Config:
         return {
             **super().get_config(),
-            "counts": base64.b64encode(zlib.compress(self.counts.tobytes())).decode(),
+            "counts": packed(self.counts),
             "num_examples": self.num_examples,
             "a": self.a,
             "b": self.b,
@@ -134,25 +132,4 @@ class PropensityScoredPrecisionAtK(RankMetric):
 
     @classmethod
     def from_config(cls, config: Config) -> "PropensityScoredPrecisionAtK":
-        packed = zlib.decompress(base64.b64decode(config["counts"]))
-        return cls(**{**config, "counts": np.frombuffer(packed, "<i8")})
-
-
-def _checked_counts(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    counts = np.asarray(counts)
-    if counts.ndim != 1 or counts.size == 0 or counts.dtype.kind not in "iuf":
-        raise ValueError(
-            "`counts` must be a list of numbers, one per class. Received an array of shape "
-            f"{counts.shape} and dtype {counts.dtype}."
-        )
-    if not np.all(np.isfinite(counts)) or counts.min() < 0:
-        raise ValueError(
-            f"`counts` must be finite and not negative. Received the minimum {counts.min()}."
-        )
-    broken = counts[counts != np.floor(counts)]
-    if broken.size:
-        raise ValueError(
-            "`counts` must be whole numbers: how many training examples a class has. Received "
-            f"{broken[0]}."
-        )
-    return counts.astype("<i8")
+        return cls(**{**config, "counts": unpacked(config["counts"])})

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.metrics.rank_metric import RankMetric
+from tf_largeout.metrics.rank_metric import RankedLabels, RankMetric
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -28,6 +28,7 @@ class RecallAtK(RankMetric):
     Call arguments:
         y_true: Integer class ids, as for the losses: one per example, or several, padded with
             -1 or ragged. Repeated labels count once. An example without labels has weight 0.
+            `with_exclude` adds classes that must not be ranked.
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional weights of the examples, aligned with their leading dimensions.
 
@@ -39,9 +40,6 @@ class RecallAtK(RankMetric):
 
     kind = "recall"
 
-    def hit_terms(
-        self, hits: tf.Tensor, labels: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        found = tf.reduce_sum(tf.cast(hits, tf.float64), axis=-1)
-        count = tf.reduce_sum(tf.cast(valid, tf.float64), axis=-1)
-        return tf.math.divide_no_nan(found, count), tf.ones_like(found)
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        found = ranked.num_hits()
+        return tf.math.divide_no_nan(found, ranked.num_labels()), tf.ones_like(found)

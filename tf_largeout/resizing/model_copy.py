@@ -1,19 +1,28 @@
 """Makes a model with other classes from the config of a model."""
 
-import base64
 import contextlib
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 import keras
-import numpy as np
 
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.keras_internals import all_layers
 from tf_largeout.layers import ClassOutput
-from tf_largeout.metrics import PropensityScoredPrecisionAtK
+from tf_largeout.metrics import (
+    AveragePopularityAtK,
+    CatalogCoverageAtK,
+    MacroRecallAtK,
+    PropensityScoredPrecisionAtK,
+)
 from tf_largeout.types import Config
+
+_METRICS_OF_CLASSES: tuple[type[keras.metrics.Metric], ...] = (
+    AveragePopularityAtK,
+    CatalogCoverageAtK,
+    MacroRecallAtK,
+    PropensityScoredPrecisionAtK,
+)
 
 
 def class_output(model: keras.Model) -> ClassOutput:
@@ -63,7 +72,7 @@ def copy_of(
     compile_config = config.pop("compile_config", None) or {}
     if compile_config:
         _require_compile_config(model)
-        _change_counts(compile_config, change)
+        _change_metrics(compile_config, change)
     copy = _made(config, model, change)
     new_head = class_output(copy)
     if new_head.num_classes != change.num_classes:
@@ -139,18 +148,22 @@ def _require_compile_config(model: keras.Model) -> None:
         )
 
 
-def _change_counts(config: Any, change: ClassChange) -> None:
-    """Moves the class counts in the configs of metrics; new classes get 0."""
+def _change_metrics(config: Any, change: ClassChange) -> None:
+    """Changes the classes in the configs of metrics; counts of new classes are 0."""
     if isinstance(config, list | tuple):
         for part in config:
-            _change_counts(part, change)
+            _change_metrics(part, change)
     if not isinstance(config, dict):
         return
     for part in config.values():
-        _change_counts(part, change)
-    name = keras.saving.get_registered_name(PropensityScoredPrecisionAtK)
-    if config.get("registered_name") == name:
-        packed = zlib.decompress(base64.b64decode(config["config"]["counts"]))
-        counts = change.moved(np.frombuffer(packed, "<i8"), 0)
-        metric = PropensityScoredPrecisionAtK(**{**config["config"], "counts": counts})
-        config["config"] = keras.saving.serialize_keras_object(metric)["config"]
+        _change_metrics(part, change)
+    registered = config.get("registered_name")
+    by_name = {keras.saving.get_registered_name(one): one for one in _METRICS_OF_CLASSES}
+    if registered not in by_name:
+        return
+    metric = by_name[registered].from_config(config["config"])
+    given: Config = {"num_classes": change.num_classes}
+    if hasattr(metric, "counts"):
+        given = {"counts": change.moved(metric.counts, 0)}
+    resized = by_name[registered](**{**config["config"], **given})
+    config["config"] = keras.saving.serialize_keras_object(resized)["config"]

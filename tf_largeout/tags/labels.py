@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
+from tf_largeout.tags import exclusions
 from tf_largeout.types import TensorLike
 
 _FORMS = (
@@ -16,13 +17,15 @@ _FORMS = (
 def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Returns class ids as int64 `[B, L]`, where `B` is the product of leading dimensions.
 
+    Columns of excluded classes are not changed, see `exclusions.split`.
+
     A matrix of only 0 and 1 with `num_classes > 2` columns is an error. It must be multi-hot,
     because as ids it would repeat class 0 or 1 in every example.
 
     Args:
         y_true: Integer class ids. Of shape `features.shape[:-1]` for one class per position.
             With one more dimension for several classes per position; this dimension is padded
-            with -1 or ragged.
+            with -1 or ragged, and may have columns of `exclusions.encoded`.
         features: `[..., dim]`.
         num_classes: Ids must be -1 or in `[0, num_classes)`.
 
@@ -32,14 +35,18 @@ def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -
         tf.errors.InvalidArgumentError: If their dynamic shape does not match the features, an
             id is out of range, or the labels are multi-hot.
     """
-    labels = _integers(y_true)
+    labels = integer_ids(y_true)
     _check_static_shape(labels, features)
     rank = features.shape.rank - 1
     with tf.control_dependencies(_shape_checks(labels, features)):
         shape = tf.concat([tf.shape(labels), [1]], axis=0)  # a width of 1 where rank is equal
         matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
     matrix = tf.ensure_shape(matrix, [None, _static_width(labels, rank)])
-    with tf.control_dependencies([*_id_checks(matrix, num_classes)]):
+    labels, excluded = exclusions.split(matrix)
+    checks = [*_id_checks("Labels", labels, num_classes), *_form_checks(matrix, num_classes)]
+    if excluded is not None:
+        checks += _id_checks("`exclude`", excluded, num_classes)
+    with tf.control_dependencies(checks):
         return tf.identity(matrix)
 
 
@@ -57,7 +64,7 @@ def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
     return (labels >= 0) & (by_place % 2 == 0)
 
 
-def _integers(y_true: TensorLike) -> tf.Tensor:
+def integer_ids(y_true: TensorLike) -> tf.Tensor:
     """Returns labels as int64. Unsigned labels of 2^63 or more become the largest int64."""
     try:
         if isinstance(y_true, tf.RaggedTensor) and y_true.dtype.is_integer:
@@ -110,14 +117,19 @@ def _static_width(labels: tf.Tensor, rank: int) -> int | None:
     return labels.shape[-1] if labels.shape.rank > rank else 1
 
 
-def _id_checks(labels: tf.Tensor, num_classes: int) -> Iterator[tf.Operation | None]:
-    """Yields assertions on `[B, L]`: ids are in range, and the labels are not multi-hot."""
-    lowest, highest = tf.reduce_min(labels), tf.reduce_max(labels)
+def _id_checks(kind: str, ids: tf.Tensor, num_classes: int) -> Iterator[tf.Operation | None]:
+    """Yields an assertion that ids are in range."""
+    lowest, highest = tf.reduce_min(ids), tf.reduce_max(ids)
     in_range = (lowest >= -1) & (highest < num_classes)
-    message = f"Labels must be class ids in [0, {num_classes}), or -1 as padding. Received ids"
+    message = f"{kind} must be class ids in [0, {num_classes}), or -1 as padding. Received ids"
     yield tf.debugging.Assert(in_range, [message, "from", lowest, "to", highest])
+
+
+def _form_checks(labels: tf.Tensor, num_classes: int) -> Iterator[tf.Operation | None]:
+    """Yields an assertion that labels `[B, L]` are not multi-hot."""
     if num_classes <= 2 or labels.shape[1] not in (None, num_classes):
         return
+    lowest, highest = tf.reduce_min(labels), tf.reduce_max(labels)
     zeros_and_ones = (lowest >= 0) & (lowest <= highest) & (highest <= 1)
     is_ids = ~(zeros_and_ones & (tf.shape(labels)[1] == num_classes))
     message = (

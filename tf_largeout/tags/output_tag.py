@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 
 import tensorflow as tf
 
+from tf_largeout.classes.best_scores import search_without
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.keras_internals import is_symbolic
+from tf_largeout.tags import exclusions
 from tf_largeout.tags.labels import as_label_matrix, first_occurrences
 from tf_largeout.types import TensorLike
 
@@ -50,6 +52,8 @@ class OutputTag:
         self.loss: Any = None
         self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
         self._distinct: dict[int, tf.Tensor] = {}
+        self._excluded: dict[int, tf.Tensor | None] = {}
+        self._best: dict[tuple[str, int], tuple[int, tf.Tensor]] = {}
         # By ranking, dtype of the products, and id of the labels.
         self._statistics: dict[tuple[str, str, int], ClassStatistics] = {}
 
@@ -89,10 +93,13 @@ class OutputTag:
     def label_matrix(self, y_true: TensorLike) -> tf.Tensor:
         """Checks labels of any accepted form, and returns them as int64 `[B, L]`.
 
-        They are padded with -1. All losses and metrics share the tensor for one `y_true`.
+        They are padded with -1, also where `y_true` has excluded classes, see `exclusions`. All
+        losses and metrics share the tensor for one `y_true`.
         """
         if id(y_true) not in self._label_matrices:
-            matrix = as_label_matrix(y_true, self.features, self.num_classes)
+            columns = as_label_matrix(y_true, self.features, self.num_classes)
+            matrix, excluded = exclusions.split(columns)
+            self._excluded[id(matrix)] = excluded
             self._label_matrices[id(y_true)] = (y_true, matrix)
             self._label_matrices[id(matrix)] = (matrix, matrix)
         return self._label_matrices[id(y_true)][1]
@@ -118,10 +125,33 @@ class OutputTag:
         labels = self.label_matrix(y_true)
         key = ranking, compute_dtype, id(labels)
         if key not in self._statistics:
-            self._statistics[key] = self.layer.scorer(ranking).statistics(
-                self.flat_features, labels, compute_dtype, bool(self.training)
-            )
+            self._statistics[key] = self._compute_statistics(labels, compute_dtype, ranking)
         return self._statistics[key]
+
+    def _compute_statistics(
+        self, labels: tf.Tensor, compute_dtype: str, ranking: str
+    ) -> ClassStatistics:
+        """Returns the statistics; the ranks are those among classes that are not excluded."""
+        scorer, excluded = self.layer.scorer(ranking), self._excluded[id(labels)]
+        features = self.flat_features
+        found = scorer.statistics(features, labels, compute_dtype, bool(self.training))
+        if excluded is None or self.training:
+            return found
+
+        def ranks() -> tf.Tensor:
+            among_all = found.ranks  # outside of the branches, which both use it
+
+            def among_the_rest() -> tf.Tensor:
+                scores = scorer.ranked_scores(features, tf.maximum(labels, excluded))
+                is_new = first_occurrences(excluded)
+                return exclusions.ranks_without(
+                    among_all, scores, labels, excluded, is_new, self.num_classes
+                )
+
+            has_any = tf.reduce_any(excluded >= 0)
+            return tf.cond(has_any, among_the_rest, lambda: among_all)
+
+        return ClassStatistics(found.log_partition, found.true_logits, ranks)
 
     def known_statistics(
         self, y_true: TensorLike, ranking: str = "logit"
@@ -180,9 +210,43 @@ class OutputTag:
         known = self.known_statistics(labels, ranking)
         return self.estimated_ranks(labels, ranking) if known is None else known.ranks
 
+    def best_classes(
+        self, y_true: TensorLike, k: int, absolute: bool | None = None
+    ) -> tf.Tensor | None:
+        """Returns the `k` best classes that are not excluded, int64 `[B, k]`; None in training.
+
+        They are best first, padded with -1 if fewer classes are left. This takes a pass over
+        the classes of its own, which all metrics of a step share if the one with the largest
+        `k` comes first.
+
+        Args:
+            y_true: The labels, which may exclude classes.
+            k: At least 1.
+            absolute: As in `label_ranks`.
+        """
+        if self.training:
+            return None
+        labels, ranking = self.label_matrix(y_true), self.layer.ranking_by(absolute)
+        key = ranking, id(labels)
+        if key not in self._best or self._best[key][0] < k:
+            scorer, excluded = self.layer.scorer(ranking), self._excluded[id(labels)]
+            features = tf.cast(self.flat_features, tf.float32)
+            search = functools.partial(scorer.top_k, features)
+            if excluded is not None:
+                excluded = _without_padding(excluded)
+            _, ids = search_without(search, self.num_classes, excluded, k)
+            self._best[key] = k, ids
+        return self._best[key][1][:, :k]
+
     def estimated_ranks(self, labels: tf.Tensor, ranking: str = "logit") -> tf.Tensor | None:
         """Returns ranks that this training step can estimate, int64 `[B, L]`, or None."""
         return None
+
+
+def _without_padding(ids: tf.Tensor) -> tf.Tensor:
+    """Drops the columns of `ids`, `[B, n]`, that have only padding once padding comes last."""
+    width = tf.reduce_max(tf.reduce_sum(tf.cast(ids >= 0, tf.int32), axis=1))
+    return tf.sort(ids, axis=1, direction="DESCENDING")[:, : tf.maximum(width, 0)]
 
 
 def mean_over(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,83 @@
+"""The base class of all metrics of this library."""
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.keras_internals import mask_of
+from tf_largeout.tags.example_weights import per_example
+from tf_largeout.tags.output_tag import OutputTag, tag_of
+from tf_largeout.types import TensorLike
+
+
+class TaggedMetric(keras.metrics.Metric):
+    """A metric that uses the tag of an output layer, not its logits.
+
+    It handles labels, masks and weights. A subclass defines `add_examples` and `result`.
+
+    In `evaluate`, metrics and loss share one exact pass over the classes. In training, metrics
+    do no work that grows with the number of classes; each metric documents its value in
+    training.
+
+    An example whose labels are all -1 has weight 0. Repeated labels of an example count once.
+
+    Call arguments:
+        y_true: Integer class ids, as for the losses: `[batch]` or, padded with -1 or
+            ragged, `[batch, max_labels]`; with the other leading dimensions of the features
+            in between. `with_exclude` adds classes that must not be ranked.
+        y_pred: The direct output of an output layer of this library.
+        sample_weight: Optional weights, aligned with the leading dimensions: for sequences
+            `[batch, time, dim]` they are `[batch]` or `[batch, time]`.
+
+    Raises:
+        ValueError: If `y_pred` is not the direct output of such a layer, the labels are not
+            integers, or the shapes of labels or weights do not match the features.
+    """
+
+    _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
+
+    def add_examples(
+        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor, weights: tf.Tensor
+    ) -> None:
+        """Adds a batch to the state, unless this step cannot compute the metric.
+
+        Args:
+            tag: The tag of `B` examples.
+            labels: int64 `[B, L]`, padded with -1.
+            valid: bool `[B, L]`, False at padding and at repeats of a label.
+            weights: float64 `[B]`, 0 for examples that are masked or have no label.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `add_examples`.")
+
+    def update_state(
+        self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
+    ) -> None:
+        tag = tag_of(y_pred, type(self).__name__, OutputTag)
+        if tag is None:
+            return
+        labels = tag.label_matrix(y_true)
+        valid = tag.distinct_labels(labels)
+        weights = _example_weights(tag, valid, sample_weight, mask_of(y_pred))
+        self.add_examples(tag, labels, valid, weights)
+
+
+def ratio(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
+    """Returns the quotients, NaN where the denominator is 0, for float64 tensors."""
+    nothing = tf.constant(float("nan"), tf.float64)
+    return tf.where(denominator == 0, nothing, numerator / denominator)
+
+
+def _example_weights(
+    tag: OutputTag, valid: tf.Tensor, sample_weight: TensorLike | None, mask: tf.Tensor | None
+) -> tf.Tensor:
+    """Returns the weights, float64 `[B]`; 0 for examples that are masked or have no label."""
+    counts = tf.reduce_any(valid, axis=-1)
+    if mask is not None:
+        counts &= _flat(mask, tag, "bool")
+    weights = tf.ones([], tf.float64)
+    if sample_weight is not None:
+        weights = _flat(sample_weight, tag, "float64")
+    return tf.where(counts, weights, 0)
+
+
+def _flat(weights: TensorLike, tag: OutputTag, dtype: str) -> tf.Tensor:
+    return tf.reshape(per_example(weights, tag.features, dtype), [-1])

@@ -1,0 +1,58 @@
+"""`with_exclude`: labels for an evaluation that does not rank some classes."""
+
+import tensorflow as tf
+
+from tf_largeout.tags.exclusions import encoded
+from tf_largeout.tags.labels import integer_ids
+from tf_largeout.types import TensorLike
+
+
+def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
+    """Returns labels that also name classes that must not be ranked, such as seen items.
+
+    Pass the result as `y` to `evaluate`, or in `validation_data`. All metrics but `Perplexity`
+    then rank only the classes that are not excluded for the example. The loss and `Perplexity`
+    do not change. A label that is excluded too is never found, as in RecBole and RecTools, but
+    still counts as a label. In training, `exclude` has no effect.
+
+    ```python
+    test = data.map(lambda x, y, seen: (x, tflo.metrics.with_exclude(y, seen)))
+    model.evaluate(test)
+    ```
+
+    Keras passes one tensor of labels to all losses and metrics. So each excluded class becomes
+    a further column of the labels, with the value `class - 2^62`. Only the losses and metrics
+    of this library accept such labels.
+
+    Args:
+        labels: Integer class ids, as for the losses: `[...]` or, padded with -1 or ragged,
+            `[..., max_labels]`, where `[..., dim]` is the shape of the features.
+        exclude: Integer class ids `[..., n]`, padded with -1; they may repeat. Or a different
+            number of ids per example: a list of lists or sets, a `tf.RaggedTensor`, or a SciPy
+            sparse matrix, which excludes its nonzero columns. For sequences
+            `[batch, time, n]`.
+
+    Returns:
+        int64 `[..., max_labels + n]`. `evaluate` raises a `tf.errors.InvalidArgumentError` if
+        an id is not below the number of classes.
+
+    Raises:
+        ValueError: If the ids are not integers, or the shapes do not match.
+        tf.errors.InvalidArgumentError: If the shapes do not match, where only the step knows
+            them.
+    """
+    ids, excluded = integer_ids(labels), encoded(exclude)
+    if ids.shape.rank is not None and ids.shape.rank + 1 == excluded.shape.rank:
+        ids = ids[..., tf.newaxis]
+    if (
+        excluded.shape.rank in (None, 0, 1)
+        or ids.shape.rank != excluded.shape.rank
+        or not ids.shape[:-1].is_compatible_with(excluded.shape[:-1])
+    ):
+        raise ValueError(
+            "`exclude` must have one more dimension than one label per example, [..., n] for "
+            "labels [...] or [..., max_labels]. Received: labels of shape "
+            f"{ids.shape}, and exclude of shape "
+            f"{excluded.shape}."
+        )
+    return tf.concat([ids, excluded], axis=-1)
