@@ -1,4 +1,4 @@
-"""Models whose loss does not rank by the logit: every answer ranks as the loss does."""
+"""Models whose loss does not rank by logit: all results rank as the loss does."""
 
 import itertools
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.portable
 
 N, DIM, BATCH = 300, 4, 7
 RNG = np.random.default_rng(0)
-# Whole numbers: logits are exact, and many are equal, also with another sign.
+# Integers, so that logits are exact and many are equal up to their sign.
 ROWS = RNG.integers(-2, 3, (N, DIM)).astype("float32")
 BIAS = RNG.integers(-1, 2, N).astype("float32")
 FEATURES = RNG.integers(-2, 3, (BATCH, DIM)).astype("float32")

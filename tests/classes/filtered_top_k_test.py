@@ -1,4 +1,4 @@
-"""The best classes that filters leave, against one class after the other in numpy."""
+"""Top k after filters, compared with a loop over classes in NumPy."""
 
 import keras
 import numpy as np
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.portable
 
 N, DIM, BATCH = 150, 4, 6
 RNG = np.random.default_rng(0)
-# Whole numbers: scores are exact, and many are equal.
+# Integers, so that scores are exact and many are equal.
 ROWS = RNG.integers(-2, 3, (N, DIM)).astype("float32")
 BIAS = RNG.integers(-1, 2, N).astype("float32")
 QUERIES = RNG.integers(-2, 3, (BATCH, DIM)).astype("float32")
@@ -126,7 +126,7 @@ def test_filters_support_leading_axes(matrix):
 
 
 class Sparse:
-    """What a sparse matrix of SciPy has, with these columns and a zero that it stores."""
+    """A stand-in for a sparse matrix of SciPy, with an explicitly stored zero."""
 
     def __init__(self, columns):
         columns = [[0, *columns[0]], *columns[1:]]

@@ -124,7 +124,7 @@ def test_best_absolute_and_allowed_classes_equal_those_of_one_matrix_up_to_round
             return exact_top_k(scorer, problem.features, 8, **filters)
 
         assert_best_up_to_rounding(*best(problem.sharded), exact, error)
-        if ties:  # sums of whole numbers are exact
+        if ties:  # Sums of integers are exact.
             problem.assert_equal(best)
 
 
@@ -162,7 +162,7 @@ def test_a_fold_visits_all_classes_with_their_ids(num_shards):
 @EACH_COUNT
 @EACH_BIAS
 def test_gradients_equal_those_of_one_matrix(num_shards, has_bias):
-    """To the bit for one label a row and shared classes, of which some are the same."""
+    """Bit-identical for one label per example and shared classes with repeats."""
     problem = Problem(num_shards, has_bias)
     labels, shared = problem.labels[:, :1], tf.constant([4, 22, 0, 4, 15], tf.int64)
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from lab.negatives import hardness
 from tests import harness
-from tests.reference.hardness import hardness_of_row
+from tests.reference.hardness import hardness_of_example
 from tf_largeout.samplers import HeadAndTail, SampledValues, UniformSampler
 
 
@@ -16,7 +16,9 @@ def test_figures_equal_the_formula():
     labels = np.array([[0, -1], [3, 4], [29, -1], [7, 1]])
     ids = np.stack([rng.permutation(30)[:6] for _ in labels])
     ids[:, -1] = -1
-    expected = [hardness_of_row(i, o, y) for i, o, y in zip(ids, logits, labels, strict=True)]
+    expected = [
+        hardness_of_example(i, o, y) for i, o, y in zip(ids, logits, labels, strict=True)
+    ]
     figures = hardness.figures_of(ids, logits, labels)
     np.testing.assert_allclose(list(figures.values()), np.mean(expected, axis=0), rtol=1e-6)
 

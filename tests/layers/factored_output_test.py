@@ -47,9 +47,9 @@ def logits_of(layer, features):
 class Both(losses.ZLoss):
     """The sum of two losses."""
 
-    def row_losses(self, tag, labels):
-        other = losses.TaylorSoftmaxLoss().row_losses(tag, labels)
-        return super().row_losses(tag, labels) + other
+    def example_losses(self, tag, labels):
+        other = losses.TaylorSoftmaxLoss().example_losses(tag, labels)
+        return super().example_losses(tag, labels) + other
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What losses say to bad input."""
+"""Errors of losses for invalid input."""
 
 import keras
 import numpy as np

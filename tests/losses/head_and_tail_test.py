@@ -1,4 +1,4 @@
-"""The sampled losses over each row's own hard classes and a shared sample of the rest."""
+"""Sampled losses over hard classes of each example and a shared sample of the others."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ from tf_largeout import losses, samplers
 
 EVERY_SAMPLED_LOSS = table.each_loss(without=["softmax"])
 ONE_OF_EACH_CLASS = table.each_loss(table.CLASSES, without=["softmax"])
-# Their formulas have been differentiated without a head: one of each way to treat candidates.
+# Other tests check their gradients without a head; here, one loss per use of candidates.
 SOME = table.each_loss(["sampled softmax", "nce", "importance, batch"], without=["softmax"])
 
 
 class Problem(table.Problem):
-    """Heads of 0 to 5 distinct classes, some of them labels, some in the tail as well."""
+    """Heads of 0 to 5 distinct classes; some are labels, and some are also in the tail."""
 
     def __init__(self, labels=SEVERAL, seed=7):
         super().__init__(labels, seed=seed)
@@ -100,7 +100,7 @@ def test_padding_among_candidates_has_no_gradient(case):
 
 
 def hard_head(problem, num_hard, num_tail):
-    """The exact `num_hard` hardest classes, and as many uniform ones as said."""
+    """Returns a layer with the `num_hard` hardest classes and uniform draws."""
     sampler = samplers.TopKSampler(num_hard + num_tail, num_hard=num_hard, seed=5)
     return harness.built_head(problem.embeddings, problem.bias, sampler)
 
@@ -119,7 +119,7 @@ def test_head_and_a_tail_of_all_classes_give_the_full_softmax(correct_positive):
 
 
 def partition_estimates(head, problem, steps):
-    """Of so many steps: estimated sum of exp(o_c - o_y) over all classes, `[steps, B]`."""
+    """Returns estimates of the sum of exp(o_c - o_y) over all classes, `[steps, B]`."""
     loss = losses.SampledSoftmaxLoss(reduction=None)
 
     @tf.function

@@ -26,7 +26,7 @@ ROWS = losses.HierarchicalSoftmaxLoss(reduction=None)
 
 
 def some_places(array):
-    """Where finite differences are taken."""
+    """Returns the indices at which finite differences are computed."""
     places = np.random.default_rng(0).choice(array.size, min(8, array.size), replace=False)
     return [np.unravel_index(place, array.shape) for place in places]
 
@@ -139,7 +139,7 @@ def test_the_low_precision_error_is_at_most_twice_the_naive_error(dtype):
             low_precision.naive_logits(problem.features, *matrix, dtype)
             for matrix in ((embeddings, bias), clusters)
         ]
-        # Features of which each is a row of its own, and rows that give the naive logits.
+        # Each example has its own rows, so that logits are the naive ones.
         log_p = reference.log_probabilities(
             np.eye(BATCH), naive[0].T, np.zeros(N), naive[1].T, 0, problem.clusters
         )
@@ -148,7 +148,7 @@ def test_the_low_precision_error_is_at_most_twice_the_naive_error(dtype):
     low_precision.assert_within_twice_the_naive_error(*np.concatenate(found, axis=1))
 
 
-@pytest.mark.slow  # In the short suite replicas learn, see below.
+@pytest.mark.slow  # In the short suite, replicas train in the test below.
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("optimizer", [optimizers.LazyAdam, optimizers.RowwiseAdagrad])
 def test_training_learns(optimizer, eager):
@@ -157,7 +157,7 @@ def test_training_learns(optimizer, eager):
     features = rng.normal(size=[200, 16]).astype("float32")[labels]
     model = keras.Sequential([keras.Input([16]), layers.HierarchicalOutput(200)])
     model.compile(optimizer(0.1), losses.HierarchicalSoftmaxLoss(), run_eagerly=eager)
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     history = model.fit(features, labels, batch_size=100, epochs=2 if eager else 8, verbose=0)
     assert history.history["loss"][0] < 5.3  # log(200)
     assert history.history["loss"][-1] < (4.5 if eager else 2.5)
@@ -169,9 +169,9 @@ def test_two_replicas_train_like_one():
         head = layers.HierarchicalOutput(N, clusters=UNEVEN)
         model = keras.Sequential([keras.Input([DIM]), head])
         model.compile(optimizers.LazyAdam(0.1), losses.HierarchicalSoftmaxLoss())
-        model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+        model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     features = np.random.default_rng(0).normal(size=[40, DIM]).astype("float32")
-    # Each epoch of replicas costs as much as many steps.
+    # An epoch on replicas takes as long as many steps.
     x, y = np.tile(features, (4, 1)), np.tile(np.arange(40), 4)
     history = model.fit(x, y, epochs=2, batch_size=40, shuffle=False, verbose=0).history
     assert history["loss"][-1] < history["loss"][0] - 1

@@ -28,12 +28,12 @@ from tf_largeout import losses
 
 def test_every_public_loss_is_in_the_table():
     covered = {type(case.loss()).__name__ for case in LOSSES.values()}
-    covered.add("HierarchicalSoftmaxLoss")  # of another layer, with tests of its own
+    covered.add("HierarchicalSoftmaxLoss")  # For another layer, with separate tests.
     covered |= {type(loss()).__name__ for loss, _ in spherical_losses_test.LOSSES.values()}
     assert harness.public_classes(losses, losses.TaggedLoss) == covered
 
 
-# Of one label each, only where all rows share the sample.
+# With one label per example, and a sample that all examples share.
 @EVERY_LOSS
 @pytest.mark.parametrize(
     "labels, per_example",
@@ -78,7 +78,7 @@ def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
 def test_values_and_gradients_equal_those_of_tf_nn(loss, tf_loss, num_true):
     labels = np.array([[3, 5, 9], [0, 1, 36], [7, 8, 3], [2, 4, 6], [9, 3, 1], [5, 6, 7]])
     problem = Problem(labels[:, :num_true])
-    # Distinct: of a class drawn twice tf.nn masks only one draw.
+    # Distinct, because tf.nn masks only one draw of a class that is drawn twice.
     problem.sampled = np.arange(1, 1 + 3 * SAMPLED, 3) % N
     head = problem.head()
     actual, gradients = harness.loss_and_gradients(loss, head, problem.features, problem.labels)
@@ -114,16 +114,16 @@ def test_sampled_softmax_over_every_class_once_is_the_full_softmax(correct_posit
 @ONE_OF_EACH_CLASS
 def test_an_accidental_hit_has_no_effect_on_its_example(case):
     problem = Problem(SEVERAL[:, :1])
-    before = _row_losses(case, problem)
+    before = _example_losses(case, problem)
     problem.sampled[np.isin(problem.sampled, problem.labels[0])] = problem.labels[0, 0]
     hits = problem.sampled == problem.labels[0, 0]
     problem.sampled_count[hits] *= 0.01
-    after = _row_losses(case, problem)
+    after = _example_losses(case, problem)
     assert hits.any()
     np.testing.assert_allclose(after[0], before[0], rtol=1e-6)
 
 
-def _row_losses(case, problem):
+def _example_losses(case, problem):
     logits = problem.head()(problem.features, training=True)
     return case.loss(reduction=None)(problem.labels, logits).numpy()
 
@@ -139,7 +139,7 @@ def test_accidental_hits_count_if_they_are_kept():
     np.testing.assert_array_equal(kept.numpy() > removed.numpy(), is_hit)
 
 
-# All losses take their logits, or those of a scan, from the same code.
+# All losses compute logits with the same code.
 @each_loss(["softmax", "sampled softmax", "nce", "importance, batch", "black out"])
 @pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float16"]))
 def test_the_low_precision_error_is_at_most_twice_the_naive_error(case, dtype):
@@ -193,7 +193,7 @@ def test_an_empty_batch_gives_no_losses(case):
     assert case.loss(reduction=None)(problem.labels, logits).shape == (0,)
 
 
-# Outside of training there are two losses, the exact one and that of the absolute softmax.
+# Outside of training there are two losses, the exact one and the absolute softmax.
 @pytest.mark.parametrize(
     "name, training",
     slow_but(

@@ -1,4 +1,4 @@
-"""What holds of the losses whatever the formula: full forms, bounds, bias, large logits."""
+"""Properties of losses: full forms, bounds, bias of estimates, large logits."""
 
 import itertools
 

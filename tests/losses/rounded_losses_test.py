@@ -1,4 +1,4 @@
-"""Every sampled loss by bfloat16 products of features and the classes that a batch shares."""
+"""Sampled losses with bfloat16 products of features and shared classes."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ EVERY_SAMPLED_LOSS = each_loss(without=["softmax"])
 ONE_OF_EACH_CLASS = each_loss(CLASSES, without=["softmax"])
 
 
-def row_losses(case, problem, **options):
+def example_losses(case, problem, **options):
     logits = problem.head()(problem.features, training=True)
     return case.loss(reduction=None, **options)(problem.labels, logits).numpy()
 
@@ -31,7 +31,7 @@ def rounded(problem):
     return problem
 
 
-# All levels with one loss, and all losses with the one that reads the most numbers at once.
+# All SIMD levels with one loss, and all losses with the highest level.
 @pytest.mark.parametrize(
     "name, level",
     slow_but(
@@ -52,14 +52,14 @@ def test_the_loss_of_rounded_numbers_equals_its_formula(name, level, set_simd_le
     case, problem = LOSSES[name], rounded(Problem())
     expected = problem.expected(case.oracle)
     np.testing.assert_allclose(
-        row_losses(case, problem, **ROUNDED), expected, rtol=1e-5, atol=1e-5
+        example_losses(case, problem, **ROUNDED), expected, rtol=1e-5, atol=1e-5
     )
 
 
 @ONE_OF_EACH_CLASS
 def test_the_error_is_within_the_rounding_of_the_inputs(case):
     problem = Problem()
-    found, exact = row_losses(case, problem, **ROUNDED), row_losses(case, problem)
+    found, exact = example_losses(case, problem, **ROUNDED), example_losses(case, problem)
     logits_off = 2**-7 * np.abs(problem.features) @ np.abs(problem.embeddings).T
     terms = SAMPLED + SEVERAL.shape[1]
     assert (found != exact).any()
@@ -81,7 +81,7 @@ def test_candidates_per_example_are_not_rounded(case):
     if "batch" in case.loss().get_config().get("complement", ""):
         pytest.skip("shares the labels of the batch")
     np.testing.assert_array_equal(
-        row_losses(case, problem, **ROUNDED), row_losses(case, problem)
+        example_losses(case, problem, **ROUNDED), example_losses(case, problem)
     )
 
 
@@ -107,12 +107,12 @@ def trained(policy, num_shards, **options):
     )
     model = keras.Sequential([keras.Input([24]), keras.layers.Dense(24, dtype=policy), output])
     model.compile(tflo.optimizers.LazyAdam(1e-2), tflo.losses.SampledSoftmaxLoss(**options))
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     history = model.fit(features, labels, epochs=8, batch_size=64, shuffle=False, verbose=0)
     return history.history["loss"], model.evaluate(features, labels, verbose=0)
 
 
-# In the short suite a model of the exact loss learns so: softmax_loss_test.py.
+# In the short suite, softmax_loss_test.py trains a model with the exact loss.
 @pytest.mark.slow
 @pytest.mark.parametrize("policy, num_shards", [("float32", 3), ("mixed_bfloat16", 1)])
 def test_a_model_learns_as_well_as_with_float32_products(policy, num_shards):

@@ -1,4 +1,4 @@
-"""`SoftmaxLoss` by bfloat16 products."""
+"""`SoftmaxLoss` with bfloat16 products."""
 
 import keras
 import numpy as np
@@ -31,14 +31,14 @@ def trained(seed=0, policy="float32", eager=False, epochs=10, **options):
         metrics=[tflo.metrics.PrecisionAtK(1)],
         run_eagerly=eager,
     )
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     history = model.fit(*problem(), epochs=epochs, batch_size=64, shuffle=False, verbose=0)
     return model, history.history["loss"]
 
 
 @pytest.fixture(scope="module")
 def rounded():
-    """A model after two epochs, and its losses."""
+    """Returns a model after two epochs, and its losses."""
     return trained(epochs=2, **ROUNDED)
 
 

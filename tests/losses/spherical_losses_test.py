@@ -1,4 +1,4 @@
-"""The losses of the spherical family against their formulas over all logits."""
+"""Losses of the spherical family, compared with their formulas over all logits."""
 
 import keras
 import numpy as np
@@ -34,7 +34,7 @@ CROSS_ENTROPIES = {name: LOSSES[name] for name in ("spherical_softmax", "taylor_
 
 
 class Problem:
-    """A layer with random weights, and what the formulas say of it."""
+    """A layer with random weights, and the results of the formulas."""
 
     def __init__(self, formula, labels=SEVERAL, dtype="float32", seed=7, policy=None):
         random = np.random.default_rng(seed)
@@ -54,7 +54,7 @@ class Problem:
         return self.features.astype("float64") @ self.embeddings.T.astype("float64") + self.bias
 
     def expected(self, oracle=None):
-        """The loss of each row."""
+        """Returns the loss of each example."""
         return self.of_logits(self.logits())
 
     def of_logits(self, logits):
@@ -161,7 +161,7 @@ def test_config_round_trip(loss, formula):
 def test_sparse_real_valued_targets_equal_the_formula(repeated):
     problem = Problem(reference.SquaredError)
     places, values = [[0, 3], [0, 9], [2, 1]], np.float32([0.5, -2, 3])
-    if repeated:  # which are added
+    if repeated:  # They are added.
         places, values = [*places, [0, 3]], np.float32([*values, 4])
     targets = tf.SparseTensor(places, values, [BATCH, N])
     dense = np.zeros([BATCH, N])
@@ -203,14 +203,14 @@ def test_a_label_out_of_range_raises_an_error(loss, formula):
 
 @keras.saving.register_keras_serializable(package="tests")
 class Quartic(losses.SphericalLoss):
-    """A member that a user writes."""
+    """A custom loss."""
 
     def label_losses(self, squares, sums, true_logits, num_classes):
         return (squares / num_classes) ** 2 + sums - 3 * true_logits
 
 
 class OfQuartic:
-    """The same for numpy."""
+    """The same loss in NumPy."""
 
     def of_logits(self, o, targets):
         own = (targets * o).sum(-1)

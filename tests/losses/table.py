@@ -1,4 +1,4 @@
-"""The losses and their oracles, and a problem on which to compare them."""
+"""A table of losses with their oracles, and a problem to compare them."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ N, DIM, BATCH, SAMPLED = 37, 5, 6, 11
 class Case(NamedTuple):
     loss: Any
     oracle: Any  # (features, embeddings, bias, labels, sampled, true count, sampled count)
-    exact: Any = reference.full_softmax  # what `evaluate` reports: (..., labels)
+    exact: Any = reference.full_softmax  # The value that `evaluate` reports: (..., labels)
 
 
 def _softmax(correct_positive):
@@ -74,7 +74,7 @@ LOSSES = {
     "ranking by 1": Case(lambda **kwargs: losses.RankingLoss(margin=1, **kwargs), _ranking(1)),
     "black out": Case(losses.BlackOutLoss, reference.black_out),
 }
-# One line a class: for tests of what their options leave as it is, the other lines are slow.
+# One case per class, for tests of code that does not depend on options; others are slow.
 CLASSES = [
     "softmax",
     "sampled softmax",
@@ -132,7 +132,7 @@ class Problem:
         return self.oracle_on(oracle, features, *weights)
 
     def naive(self, oracle, dtype):
-        """The loss of logits that were computed with every number of `dtype`."""
+        """Returns the loss of logits computed entirely in `dtype`."""
         logits = low_precision.naive_logits(self.features, self.embeddings, self.bias, dtype)
         return self.oracle_on(oracle, *low_precision.problem_of_logits(logits))
 
@@ -142,7 +142,7 @@ class Problem:
 
 
 def check_low_precision(case, dtype, make_problem):
-    """The largest error over some problems is at most twice that of the naive logits."""
+    """Checks that the largest error is at most twice that of the naive logits."""
     found = []
     for seed in range(5):
         problem = make_problem(seed=seed)

@@ -1,4 +1,4 @@
-"""Which loss a step gets: of training, of evaluation, and of a loop that does not say."""
+"""The loss in training, in evaluation, and in a loop that does not pass `training`."""
 
 import itertools
 import warnings
@@ -39,7 +39,7 @@ def test_a_loop_that_does_not_pass_training_causes_one_warning(loss, in_graph):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         values = [step() for _ in range(3)]
-    # TensorFlow 2.20 makes DeprecationWarnings on Python 3.13.
+    # TensorFlow 2.20 causes DeprecationWarnings on Python 3.13.
     (message,) = [str(one.message) for one in caught if one.category is UserWarning]
     assert f"{loss.__name__} was given logits" in message
     assert "training=True" in message

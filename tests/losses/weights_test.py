@@ -1,4 +1,4 @@
-"""Weights of rows and of whole sequences, and reductions, as Keras's losses have them."""
+"""Weights of examples and sequences, and reductions, as in Keras's losses."""
 
 import itertools
 
@@ -15,7 +15,7 @@ from tf_largeout import losses
 REDUCTIONS = ["sum", "sum_over_batch_size", "mean_with_sample_weight"]
 
 
-# All reductions with one loss, and each class with one reduction: they share the code.
+# All reductions with one loss, and each loss with one reduction, as they share the code.
 @pytest.mark.parametrize(
     "name, reduction",
     slow_but(
@@ -65,7 +65,7 @@ def test_a_mean_divides_by_the_number_of_examples_with_labels(name):
 
 
 def test_masks_of_sequences_apply_to_later_dimensions():
-    """As weights do; of `[batch, 2, time, dim]` Keras would broadcast a mask `[batch, 2]`."""
+    """As Keras's weights, unlike its masks `[batch, 2]` of `[batch, 2, time, dim]`."""
     problem = Problem()
     features = problem.features.reshape(3, 2, 1, DIM)
     logits = problem.head()(features, training=False)

@@ -48,7 +48,7 @@ def popularity_reference(k):
     return value
 
 
-# Every public metric stands here: how to make it, and its oracle.
+# Every public metric: its constructor and its oracle.
 METRICS = {
     "PrecisionAtK-1": (
         lambda: tflo.metrics.PrecisionAtK(1),
@@ -120,7 +120,7 @@ METRICS = {
 }
 
 
-# Ranks by absolute values are those of one base class.
+# One base class implements ranks by absolute values.
 SHORT = ["RecallAtK-5", "PropensityScoredPrecisionAtK-3", "Perplexity"]
 SHORT += ["PrecisionAtK-5-absolute", "Perplexity-absolute", "HitRateAtK-5", "NDCG-3"]
 SHORT += ["MeanReciprocalRank-5", "MeanAveragePrecision-3", "MacroRecallAtK-5"]
@@ -155,7 +155,7 @@ class Problem:
         return self.layer(tf.constant(self.features), training=training)
 
     def flat(self):
-        """Logits, labels and weights as the oracles take them."""
+        """Returns logits, labels and weights as the oracles expect them."""
         logits = np.float64(self.logits()).reshape(-1, NUM_CLASSES)
         return logits, self.labels.reshape(len(logits), -1), self.weights.reshape(-1)
 

@@ -1,4 +1,4 @@
-"""What stands for the number of examples, and what a saved model knows of the counts."""
+"""The number of examples, and the counts in a saved model."""
 
 import keras
 import numpy as np
@@ -36,7 +36,7 @@ def test_without_a_number_of_examples_several_labels_raise_an_error(compiled):
         metric.update_state(labels, problem.logits())
 
     update = tf.function(update) if compiled else update
-    update(np.array([[5, 5, -1]] * 23))  # one label, given twice
+    update(np.array([[5, 5, -1]] * 23))  # One label, given twice.
     with pytest.raises(tf.errors.InvalidArgumentError, match="Pass `num_examples`"):
         update(problem.labels)
 

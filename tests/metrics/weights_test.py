@@ -1,4 +1,4 @@
-"""Sample weights of every kind, and what a metric shows where nothing is known."""
+"""Sample weights of all kinds, and metrics without examples."""
 
 import keras
 import numpy as np
@@ -42,7 +42,7 @@ def test_an_example_without_labels_adds_nothing(member):  # noqa: F811
     metric, oracle = member
     problem = Problem()
     expected = oracle(*problem.flat())
-    problem.weights[0] = np.nan  # whose labels are all -1
+    problem.weights[0] = np.nan  # All labels are -1.
     metric.update_state(problem.labels, problem.logits(), problem.weights)
     np.testing.assert_allclose(metric.result(), expected, rtol=1e-5)
 
@@ -62,7 +62,9 @@ def test_a_metric_without_examples_is_nan(member):  # noqa: F811
     metric, oracle = member
     problem = Problem()
     assert np.isnan(metric.result())
-    metric.update_state(problem.labels, problem.logits(training=True))  # no loss drew classes
+    metric.update_state(
+        problem.labels, problem.logits(training=True)
+    )  # No loss has drawn classes.
     assert np.isnan(metric.result())
     metric.update_state(problem.labels, problem.logits(), np.zeros(len(problem.labels)))
     assert np.isnan(metric.result())
@@ -83,7 +85,7 @@ def compiled(metrics, loss="sampled_softmax_loss", **options):
 def test_perplexity_is_nan_in_sampled_training_and_exact_in_validation(tmp_path):
     problem = Problem(num_labels=1)
     metrics = [tflo.metrics.Perplexity(), tflo.metrics.PrecisionAtK(1)]
-    model = compiled(metrics, run_eagerly=True)  # a trace takes most of the time
+    model = compiled(metrics, run_eagerly=True)  # Tracing takes most of the time.
     log = keras.callbacks.CSVLogger(tmp_path / "log.csv")
     stop = keras.callbacks.EarlyStopping("val_perplexity", patience=9)
     history = model.fit(

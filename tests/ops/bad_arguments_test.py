@@ -1,4 +1,4 @@
-"""Arguments that ended or hung the process, or went wrong without a word, are errors."""
+"""Arguments that once crashed or hung the process, or gave wrong results, raise an error."""
 
 import numpy as np
 import pytest

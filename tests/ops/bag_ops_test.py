@@ -6,13 +6,13 @@ from tests.reference.embedding_bag import embedding_bag
 from tf_largeout.ops import bag_ops
 
 N = 40
-# (batch, dim, ids a bag): no multiple of any block, and small ones.
+# (batch, dim, ids per bag): not multiples of a block size, and small ones.
 SHAPES = [(1, 1, 1), (5, 37, 13), (9, 128, 64), (70, 200, 3), (3, 16, 0), (0, 4, 3)]
 each_shape = pytest.mark.parametrize("batch, dim, num_ids", SHAPES)
 
 
 class Problem:
-    """A random table, and bags of ids that repeat and are missing."""
+    """A random table, and bags with repeated ids and padding."""
 
     def __init__(self, batch, dim, num_ids):
         rng = np.random.default_rng(dim)
@@ -29,7 +29,7 @@ class Problem:
         return tape.gradient(loss, [self.table, self.weights])
 
     def expected_gradients(self):
-        """Of one id after another, in float64."""
+        """Computes the gradients one id at a time, in float64."""
         table, weights = self.table.numpy(), self.weights.numpy()
         of_table, of_weights = np.zeros(table.shape), np.zeros(weights.shape)
         for b, i in np.argwhere(self.ids >= 0):

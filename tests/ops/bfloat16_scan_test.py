@@ -1,4 +1,4 @@
-"""The passes over all classes by bfloat16 products."""
+"""Passes over all classes with bfloat16 products."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_results_equal_numpy_on_rounded_numbers(level, shape, bias):
         problem.labels,
         label_weights,
     )
-    # A probability that float32 has on the other side of a half is rounded the other way.
+    # Near ties, float32 and float64 probabilities may round to different bfloat16 numbers.
     for got, want in zip(found, expected[: 2 + bias], strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-3, atol=1e-3 * np.abs(want).max())
 

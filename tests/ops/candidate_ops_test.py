@@ -144,7 +144,7 @@ def test_shapes_are_inferred_in_graphs():
 
 
 def _log_partition(logits, offsets, labels, candidates):
-    """In float64, by the definition."""
+    """Computes the log partition by its definition, in float64."""
     hits = reference.accidental_hits(labels, candidates)
     shifted = np.where(hits, -np.inf, logits.astype(np.float64) + offsets)
     return np.logaddexp.reduce(shifted, axis=1), shifted

@@ -1,4 +1,4 @@
-"""A small problem for the passes over all classes."""
+"""A small problem for passes over all classes."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 from tests.reference import class_scan as reference
 from tf_largeout.ops import class_scan_ops
 
-# (batch, num_classes, dim, num_labels): no multiple of any block, and small ones.
+# (batch, num_classes, dim, num_labels): not multiples of a block size, and small ones.
 SHAPES = [(1, 1, 1, 1), (3, 7, 5, 2), (65, 1001, 33, 3), (130, 97, 128, 1), (20, 300, 16, 9)]
 
 
@@ -43,7 +43,7 @@ class Problem:
         return class_scan_ops.class_statistics(self.features, *self.handles, self.labels)
 
     def shard_statistics(self, true_logits, num_shards=3):
-        """The statistics of uneven row shards of the classes, one result for each shard."""
+        """Returns the statistics of unequal shards of the classes, one result per shard."""
         num_classes = len(self.embeddings)
         bounds = [num_classes * i * i // num_shards**2 for i in range(num_shards + 1)]
         return [

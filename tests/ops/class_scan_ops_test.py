@@ -46,8 +46,8 @@ def test_equal_logits_are_ranked_by_id(simd_level):
 
 
 def test_label_logits_are_bit_identical_to_those_of_the_scan(simd_level):
-    # Ranks of all classes are a permutation only if a label's own logit and that
-    # of the scan are the same to the bit.
+    # Ranks of all classes are a permutation only if the logit of a label and that
+    # of the scan are bit-identical.
     problem = Problem(3, 211, 67, 1, seed=4)
     problem.labels = np.tile(np.arange(211), (3, 1))
     ranks = problem.statistics()[2].numpy()

@@ -1,4 +1,4 @@
-"""Where variables are made; no GPU is needed here."""
+"""On which device variables are created; needs no GPU."""
 
 import types
 
@@ -44,7 +44,7 @@ def test_variables_are_on_the_cpu_if_the_gpu_has_no_kernels(has_kernels, num_gpu
 
 @pytest.mark.parametrize("reason", [None, "The driver is old"])
 def test_one_warning_says_that_layers_are_on_the_cpu(caplog, monkeypatch, reason):
-    monkeypatch.setattr(library, "GPUS_UNUSABLE", reason)  # the import has warned
+    monkeypatch.setattr(library, "GPUS_UNUSABLE", reason)  # The import has already warned.
     devices._warn.cache_clear()
     for _ in range(2):
         devices._warn()

@@ -1,4 +1,4 @@
-"""Factors that steps would make singular: they are folded, and rows follow when met."""
+"""Factors that would become singular are folded; rows apply the folds when they are read."""
 
 import numpy as np
 import pytest
@@ -15,12 +15,12 @@ from tests.reference.factored_output import with_folds
 from tests.reference.factored_problem import Problem, assert_equal
 from tf_largeout import ops
 
-# Loose enough for float32 rows, of which some numbers were large.
+# Wide enough for float32 rows that once had large values.
 FOLDED = {np.float32: 1e-5, np.float64: 1e-9}
 
 
 def stretched(layer, values):
-    """Gives U other singular values, and leaves `V U`."""
+    """Changes singular values of U, but not the product `V U`."""
     width = layer.U.shape[0]
     random = np.random.default_rng(0)
     left, right = (np.linalg.qr(random.normal(size=[width, width]))[0] for _ in range(2))
@@ -30,7 +30,7 @@ def stretched(layer, values):
 
 
 def shrinking(problem, size=8):
-    """Batches of one direction and little else: each step takes most of it off U."""
+    """A batch with one dominant direction, which each step shrinks in U."""
     batch = problem.labelled(size)
     common = np.linspace(-1, 1, problem.dim) / np.sqrt(problem.dim)
     return batch._replace(features=common + 0.02 * batch.features, weights=np.ones(size))
@@ -44,7 +44,7 @@ def singular_values(layer):
     return np.linalg.svd(layer.state.mixing.numpy(), compute_uv=False)
 
 
-SPREAD = [5e-4, 4e-3, 2e3]  # more than a float32 V holds
+SPREAD = [5e-4, 4e-3, 2e3]  # More than a float32 V can hold.
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def test_folds_are_applied_only_to_the_rows_of_targets():
 
 
 def quickly_shrinking(dtype):
-    """A layer that folds about every fifth step on batches of `shrinking`."""
+    """A layer that folds about every fifth step if trained on `shrinking`."""
     problem = Problem("squared_error")
     problem.learning_rate = 0.45
     layer = Layer(problem, dtype)
-    if dtype == np.float32:  # what a product rounds grows as much as a direction shrinks
+    if dtype == np.float32:  # Rounding errors grow as the direction shrinks.
         layer.inverse_tolerance = 1e-4
     return layer
 
 
 def trained_with_folds(dtype):
-    """One with some folds, of which some rows have seen some."""
+    """Returns a layer with folds that only some rows have applied."""
     layer = quickly_shrinking(dtype)
     while num_folds(layer) < 3:
         layer.check_steps([shrinking(layer.problem)])

@@ -1,4 +1,4 @@
-"""Ops of the factored output layer against float64 numpy, loss by loss and step by step."""
+"""Ops of the factored output layer, compared with NumPy in float64 for each loss and step."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ INVERSE_TOLERANCE = {np.dtype("float32"): 1e-6, np.dtype("float64"): 1e-9}
 
 
 def state_of(layer, dtype=np.float64):
-    """The variables of a reference layer."""
+    """Returns the variables of a reference layer."""
     doubles = (layer.U, layer.U_inverse, layer.omega, layer.w_bar, layer.Q)
     return FactoredState(
         tf.Variable(layer.V.astype(dtype)),
@@ -42,18 +42,18 @@ class Layer:
         self.state, self.loss = state_of(problem.factored, dtype), problem.factored.loss
 
     def slopes(self, batch, scores):
-        """Of the mean loss of the batch, and the loss."""
+        """Returns the slopes of the mean loss of the batch, and the loss."""
         known = [one.numpy() for one in (scores.q, scores.s, scores.a)] + [batch.values]
         scale = batch.weights / max(len(batch.weights), 1)
         by_q, by_s, by_a = self.loss.slopes(*known)
         return scale * by_q, scale * by_s, scale[:, np.newaxis] * by_a
 
     def step(self, batch, *args, **options):
-        """A step; as `step_tensor`."""
+        """Makes a step; arguments as in `step_tensor`."""
         return self.step_tensor(batch, *args, **options).numpy()
 
     def step_tensor(self, batch, learning_rate=None, change=lambda arguments: None, **options):
-        """A step; `change` may edit its arguments first."""
+        """Makes a step. `change` can change its arguments."""
         scores = ops.factored_output_scores(tf.constant(batch.features), batch.ids, self.state)
         rate = self.problem.learning_rate if learning_rate is None else learning_rate
         arguments = dict(
@@ -64,7 +64,7 @@ class Layer:
         return ops.factored_output_step(state=self.state, **arguments, **options)
 
     def check_steps(self, batches):
-        """Each step is that of the dense layer."""
+        """Checks that each step equals that of the dense layer."""
         for batch in batches:
             _, expected = self.problem.dense.step(batch, self.problem.learning_rate)
             assert_equal(self.step(batch), expected, self.tolerance)
@@ -75,7 +75,7 @@ class Layer:
         return with_folds(vectors, folds, seen) @ mixing + offset
 
     def check_equal(self):
-        """The weights are those of the dense layer, and what is kept of them is right."""
+        """Compares weights with the dense layer, and statistics with the weights."""
         weights, dense = self.weights(), self.problem.dense
         has_bias = dense.bias is not None
         expected = np.c_[dense.kernel, dense.bias] if has_bias else dense.kernel

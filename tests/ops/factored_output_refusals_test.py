@@ -1,4 +1,4 @@
-"""What the ops of the factored output layer refuse, and that nothing is written then."""
+"""Invalid steps of the factored output layer raise an error and change nothing."""
 
 import numpy as np
 import pytest
@@ -74,7 +74,7 @@ def test_a_failing_step_changes_nothing(name, dtype):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         layer.step(batch, change=change)
     assert_same(layer.numbers(), before)
-    layer.step(batch)  # locks are free
+    layer.step(batch)  # The locks are free.
     assert layer.state.steps.numpy() == 2
 
 

@@ -1,4 +1,4 @@
-"""Which GPUs and drivers the GPU kernels of a library run on; no GPU is needed here."""
+"""Which GPUs and drivers can run the GPU kernels of a library; needs no GPU."""
 
 import os
 import subprocess
@@ -75,7 +75,7 @@ def test_a_machine_without_a_gpu_or_a_library_without_kernels_has_no_reason():
 
 
 def find_machine(**environment):
-    """What a new process prints as the machine that it finds."""
+    """Returns the machine that a new process finds."""
     code = f"import runpy; print(runpy.run_path({gpu_cards.__file__!r})['find_machine']())"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -1,4 +1,4 @@
-"""The ops of the factored output layer on the GPU: steps of the dense layer, and refusals."""
+"""Ops of the factored output layer on the GPU: steps equal the dense layer, and errors."""
 
 import numpy as np
 import pytest
@@ -77,7 +77,7 @@ def test_a_failing_step_changes_nothing(name, dtype):
         with pytest.raises(tf.errors.InvalidArgumentError, match=message):
             layer.step(batch, change=change)
         assert_same(layer.numbers(), before)
-        layer.step(batch)  # locks are free
+        layer.step(batch)  # The locks are free.
     assert layer.state.steps.numpy() == 2
 
 

@@ -1,4 +1,4 @@
-"""The search of inverted files finds on the GPU what it finds on the CPU."""
+"""Searches of inverted files on the GPU, compared with the CPU."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.gpu
 
 
 def search(problem, num_probes, k):
-    """Of a file that is fitted on the CPU, on the device of the scope."""
+    """Searches a file that was fitted on the CPU, on the device of the scope."""
     with tf.device("CPU:0"):
         made = problem()
         made.fit()
@@ -34,7 +34,7 @@ def test_a_search_of_few_lists_finds_most_classes_of_the_cpu():
 
     (_, got), (_, expected) = gpu.on_gpu(compute), gpu.on_cpu(compute)
     same = [len(set(a) & set(b)) for a, b in zip(got, expected, strict=True)]
-    assert np.mean(same) > 15.5  # a mean's score may differ in its last bit
+    assert np.mean(same) > 15.5  # The score of a mean may differ in its last bit.
 
 
 def test_nothing_is_found_before_the_lists_are_fitted():

@@ -1,4 +1,4 @@
-"""Kernel trees on the GPU have the sums and draws of the CPU, up to rounding."""
+"""Sums and draws of kernel trees on the GPU equal those on the CPU up to rounding."""
 
 import numpy as np
 import pytest
@@ -37,13 +37,13 @@ def test_an_update_is_bit_identical_to_a_build_and_skips_invalid_ids(form):
         return [*written(problem), num_changed]
 
     *updated, num_changed = gpu.on_gpu(lambda: compute(ops.kernel_tree_update))
-    *built, _ = gpu.on_gpu(lambda: compute(build_anew))
+    *built, _ = gpu.on_gpu(lambda: compute(built_tree))
     for got, expected in zip(updated, built, strict=True):
         np.testing.assert_array_equal(got, expected)
     assert num_changed == 2
 
 
-def build_anew(ids, *state):
+def built_tree(ids, *state):
     ops.kernel_tree_build(*state)
     return tf.size(ids)
 
@@ -51,7 +51,7 @@ def build_anew(ids, *state):
 @pytest.mark.parametrize("shared", [False, True])
 @each_form
 def test_draws_equal_those_of_the_cpu(form, shared):
-    """Of these few none falls between two classes whose masses differ by rounding."""
+    """So few draws that none falls between two classes whose masses differ by rounding."""
 
     def compute():
         labels = tf.constant([[0, -1], [199, 3], [-1, -1], [5, 5], [6, 7]], tf.int64)

@@ -1,4 +1,4 @@
-"""Hash tables on the GPU: built, queried and looked over as on the CPU."""
+"""Builds, queries and checks of hash tables on the GPU, compared with the CPU."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def tables(codes=CODES):
 
 
 def query(select, num_sampled=50, codes=QUERIES, labels=LABELS, **kwargs):
-    """A function that asks `tables()`, on the device that it is called on."""
+    """Returns a function that queries `tables()` on the current device."""
     arguments = {"max_lookups": 10_000, "fill": True} | kwargs
     made = arguments.pop("tables", tables)
     return lambda: lsh_ops.lsh_query(
@@ -35,7 +35,7 @@ def pool(num_sampled=50, codes=QUERIES, made=tables):
 
 
 def damaged_tables():
-    """The first bucket of each table is at no place, and two classes are none."""
+    """Returns tables whose first offsets and two class ids are invalid."""
     offsets, ids = reference.tables(CODES, 2**BITS)
     offsets[:, 0], ids[:, 40], ids[:, 70] = 2**32 - 5, 2**31 + 7, NUM_CLASSES
     return tf.Variable(offsets), tf.Variable(ids)
@@ -109,7 +109,7 @@ def test_pools_equal_those_of_the_cpu(num_sampled):
 
 @every_select
 def test_ids_out_of_range_are_skipped(select):
-    """As on the CPU, which would not take it, where codes and labels are none."""
+    """The CPU rejects these ids; the GPU ignores them."""
     codes, labels = QUERIES.copy(), LABELS.copy()
     codes[2, 3], codes[4, :5], labels[1, 0], labels[3, 2] = 2**BITS, 2**31 - 1, 2**40, -7
     bad = gpu.on_gpu(query(select, codes=codes, labels=labels))

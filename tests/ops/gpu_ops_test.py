@@ -1,4 +1,4 @@
-"""Each op of docs/gpu.md gives on the GPU what it gives on the CPU."""
+"""Each op of docs/gpu.md has the same results on the GPU and the CPU."""
 
 import numpy as np
 import pytest
@@ -26,12 +26,12 @@ def normal(*shape, seed=0):
 
 
 def weighted_sum(outputs):
-    """A loss of them whose gradients differ from place to place."""
+    """Returns a weighted sum of tensors, so that each element has a different gradient."""
     return tf.add_n([tf.reduce_sum(output * normal(*output.shape)) for output in outputs])
 
 
 def own_classes(batch, dim, num_ids, num_classes=40):
-    """Features, class variables and ids that repeat and are missing."""
+    """Returns features, class variables, and ids with repeats and padding."""
     ids = np.random.default_rng(dim).integers(-1, num_classes, (batch, num_ids))
     variables = tf.Variable(normal(num_classes, dim, seed=1)), tf.Variable(normal(num_classes))
     return tf.constant(normal(batch, dim)), *variables, ids
@@ -70,7 +70,7 @@ def test_bag_sums_and_their_gradients_equal_those_of_the_cpu(shape):
             sums = bag_ops.bag_sums(table, ids, weights)
             loss = weighted_sum([sums])
         d_table, d_weights = tape.gradient(loss, [table, weights])
-        # Back there: it ends in a `tf.where`, which the emulated GPU leaves to the CPU.
+        # Its last op is `tf.where`, which the emulated GPU runs on the CPU.
         return sums, d_table, tf.identity(d_weights)
 
     gpu.assert_same_on_gpu(compute, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""The steps of the optimizers give on the GPU what they give on the CPU."""
+"""Steps of the optimizers on the GPU, compared with the CPU."""
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ each_step = pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name_
 
 
 def after(step, values, ids):
-    """A function that gives weights and slots after a step."""
+    """Returns a function that makes a step and returns weights and slots."""
 
     def compute():
         rng = np.random.default_rng(1)

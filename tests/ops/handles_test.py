@@ -1,4 +1,4 @@
-"""What stands for a variable in an op: its handle, and word of it to a tape."""
+"""Handles of variables as inputs of ops, and gradient tapes that watch them."""
 
 import keras
 import pytest

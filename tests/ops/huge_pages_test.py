@@ -1,4 +1,4 @@
-"""Large variables are asked into huge pages by the first update of their rows."""
+"""The first update of rows requests huge pages for a large variable."""
 
 import pathlib
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def is_asked_for(variable):
-    """Whether the kernel was asked for huge pages in the middle of a variable's memory."""
+def uses_huge_pages(variable):
+    """Returns whether huge pages were requested, for the middle of a variable's memory."""
     address = np.frombuffer(memoryview(variable.read_value()), np.uint8).ctypes.data
     address += variable.shape.num_elements() * 2
     inside = False
@@ -34,7 +34,7 @@ def is_asked_for(variable):
 
 
 def updated(mib):
-    """A variable of so many MiB after an update of two of its rows, and what it should be."""
+    """Returns a variable of `mib` MiB after an update of two rows, and its expected value."""
     values = np.arange(mib * MIB // 4, dtype="f4").reshape(-1, 64)
     variable = tf.Variable(values)
     row_ops.row_momentum(variable, None, np.ones([3, 64], "f4"), [3, 0, 3], 0.5)
@@ -45,7 +45,7 @@ def updated(mib):
 
 def test_the_first_update_requests_huge_pages_and_changes_no_value():
     variable, expected = updated(mib=64)
-    assert is_asked_for(variable)
+    assert uses_huge_pages(variable)
     np.testing.assert_array_equal(variable, expected)
     row_ops.row_momentum(variable, None, np.ones([1, 64], "f4"), [5], 0.5)
     expected[5] -= 0.5
@@ -64,4 +64,4 @@ def test_the_first_step_of_a_factored_layer_requests_huge_pages():
         logits = layer(tf.ones([2, 64]), training=True)
         loss = losses.TaylorSoftmaxLoss()(tf.constant([3, 5]), logits)
     tape.gradient(loss, layer.trainable_variables)
-    assert is_asked_for(layer.class_matrix.state.vectors.value)
+    assert uses_huge_pages(layer.class_matrix.state.vectors.value)

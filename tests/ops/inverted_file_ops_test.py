@@ -64,7 +64,7 @@ def test_a_search_equals_the_reference(dim, batch):
         problem.features, rows, bias, means, mean_bias, offsets, members, 4, 10
     )
     hits = [len(set(a) & set(b)) / 10 for a, b in zip(ids, expected, strict=True)]
-    assert np.mean(hits) > (0.95 if batch == 70 else 0.75)  # but for numbers at 8 bits
+    assert np.mean(hits) > (0.95 if batch == 70 else 0.75)  # Up to rounding to 8 bits.
     logits = np.einsum("bd,bkd->bk", problem.features, rows[ids]) + bias[ids]
     np.testing.assert_allclose(scores, logits, atol=0.02 * np.abs(logits).max())
     assert np.all(np.diff(scores) <= 0)
@@ -78,10 +78,10 @@ def test_a_file_of_width_0_raises_an_error():
 
 def test_a_long_list_counts_as_several_lists():
     problem = Problem(num_classes=120, num_lists=4, dim=7, batch=2)
-    problem.fit()  # for the sizes of the state; its values are replaced
+    problem.fit()  # Sets the shapes of the state; its values are replaced.
     means, _, offsets, ids, codes, scales, _ = problem.state
     means.assign(tf.eye(4, 7))
-    offsets.assign([0, 90, 100, 110, 120])  # the mean is 30 members
+    offsets.assign([0, 90, 100, 110, 120])  # The mean length is 30.
     ids.assign(np.arange(120, dtype="uint32"))
     codes.assign(tf.zeros_like(codes))
     scales.assign(tf.ones_like(scales))
@@ -95,13 +95,13 @@ def test_a_long_list_counts_as_several_lists():
 def test_fitted_rows_are_in_the_list_of_largest_cosine():
     problem = Problem()
     problem.fit()
-    problem.fit()  # from a fresh start: the same again
+    problem.fit()  # The same from the initial state.
     means, _, offsets, members = problem.values()[:4]
     assert sorted(members) == list(range(600))
     lists = np.empty(600, np.int64)
     lists[members] = np.repeat(np.arange(30), np.diff(offsets))
     nearest = reference.nearest_lists(problem.embeddings.numpy(), means)
-    assert np.mean(lists == nearest) > 0.9  # the means moved once more after the rows
+    assert np.mean(lists == nearest) > 0.9  # The means were updated once more after the rows.
 
 
 def test_nothing_is_found_before_the_fit():
@@ -120,7 +120,7 @@ def test_upkeep_fits_and_then_reassigns_rows_in_turn():
     for before, after in zip(fitted[:SCHEDULE], problem.values(), strict=False):
         np.testing.assert_array_equal(before, after)
     problem.embeddings.assign(problem.embeddings * 2.0)
-    problem.upkeep()  # 3 steps after the fit: 30 rows, and all are packed
+    problem.upkeep()  # 3 steps after the fit: 30 rows were assigned, and all are packed.
     assert problem.schedule() == [4, 0]
     np.testing.assert_allclose(problem.values()[5][:, 0].sum(), 2 * fitted[5][:, 0].sum(), 1e-3)
 

@@ -131,7 +131,7 @@ def test_an_updated_tree_is_bit_identical_to_a_new_one(form):
 
 def test_log_q_matches_the_draws_if_sums_are_out_of_date():
     problem = Problem().build()
-    problem.embeddings.assign(problem.embeddings[::-1])  # behind the tree's back
+    problem.embeddings.assign(problem.embeddings[::-1])  # The tree is not notified.
     labels = np.tile(np.arange(200), [5, 1])
     ids, _, log_q = (x.numpy() for x in problem.sample(20_000, labels))
     q = np.exp(log_q, dtype="f8")
@@ -188,7 +188,7 @@ def test_damaged_sums_give_valid_draws_or_an_error(value):
 
 
 def test_concurrent_updates_and_draws_do_not_deadlock():
-    for rows_are_first in (True, False):  # in memory too, mostly
+    for rows_are_first in (True, False):  # Usually also in memory.
         problem = Problem(3000, projected=8)
         if not rows_are_first:
             rows = tf.Variable(problem.projection.rows)

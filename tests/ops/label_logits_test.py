@@ -1,4 +1,4 @@
-"""Logits of labels without a pass over the classes, beside those that a pass has."""
+"""Logits of labels without a pass over all classes, compared with those of a pass."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The loader leaves GPU kernels out that do not run on the GPUs of the machine."""
+"""The loader leaves out GPU kernels that the GPUs of the machine cannot run."""
 
 import os
 
@@ -11,7 +11,7 @@ from tf_largeout.ops.gpu_cards import Machine
 
 @pytest.fixture
 def gpu_library(tmp_path, monkeypatch):
-    """A library whose kernels this machine's GPU, as far as TensorFlow knows, does not run."""
+    """A library with kernels that the (mocked) GPU of this machine cannot run."""
     machine = Machine((13, 0), [("V100", (7, 0))])
     monkeypatch.setattr(gpu_cards, "find_machine", lambda: machine)
     monkeypatch.setattr(tf.test, "is_built_with_cuda", lambda: True)

@@ -1,4 +1,4 @@
-"""The loader refuses a library that does not fit, and says how to go on."""
+"""The loader rejects an unsuitable library with an error that has remedies."""
 
 import os
 import subprocess
@@ -137,7 +137,7 @@ def test_the_import_error_names_the_backend_in_use(monkeypatch):
 
 
 def _import_error(**environment):
-    """The last line that a fresh Python writes when it cannot import the package."""
+    """Returns the last line of the error of a new Python process that imports the package."""
     done = subprocess.run(
         [sys.executable, "-c", "import tf_largeout"],
         env={**os.environ, **environment},

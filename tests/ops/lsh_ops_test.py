@@ -166,7 +166,7 @@ def test_a_build_sorts_the_rows_by_their_codes(kind, num_hashes):
     np.testing.assert_array_equal(ids, expected[1])
     everything = np.arange(500)
     assert lsh_ops.lsh_fresh_share(offsets, ids, codes, everything) == 1
-    some = (codes + np.arange(5) // 3).astype(np.int32) % 2**BITS  # the last two are wrong
+    some = (codes + np.arange(5) // 3).astype(np.int32) % 2**BITS  # The last two are invalid.
     assert float(lsh_ops.lsh_fresh_share(offsets, ids, some, everything)) == pytest.approx(0.6)
 
 

@@ -1,6 +1,6 @@
-"""Runs ops under a limit of memory, for out_of_memory_test.py, in a process of its own.
+"""Runs ops under a memory limit in a separate process, for out_of_memory_test.py.
 
-Prints, as JSON, what came of each: the error, and whether the state is as it should be.
+Prints the result of each as JSON: the error, and whether the state is as expected.
 """
 
 import json
@@ -13,7 +13,7 @@ SEED = [1, 2]
 
 
 def run_limited(call, spare):
-    """The type and text of the error of `call` with `spare` bytes of memory left."""
+    """Returns type and text of the error of `call` with `spare` bytes of memory left."""
     import tensorflow as tf
 
     status = pathlib.Path("/proc/self/status").read_text()
@@ -50,7 +50,7 @@ def uniform_sample():
 
 
 def row_adam():
-    """Nothing is written."""
+    """The variables do not change."""
     import tensorflow as tf
 
     from tf_largeout import ops
@@ -62,7 +62,9 @@ def row_adam():
         lambda: ops.row_adam(variable, momentum, velocity, gradients, ids, 0.1), 30 * MIB
     )
     sound = all(bool(tf.reduce_all(v == 1)) for v in (variable, momentum, velocity))
-    ops.row_adam(variable, momentum, velocity, gradients[:3], ids[:3], 0.1)  # locks are free
+    ops.row_adam(
+        variable, momentum, velocity, gradients[:3], ids[:3], 0.1
+    )  # The locks are free.
     return error, sound
 
 
@@ -80,12 +82,12 @@ def lsh_query_in_threads():
         lambda: ops.lsh_query(offsets, ids, codes, labels, SEED, "frequent", 5, 2**40),
         60 * MIB,
     )
-    offsets.assign(offsets)  # locks are free
+    offsets.assign(offsets)  # The locks are free.
     return error, True
 
 
 def lsh_build():
-    """The buckets are empty, and can be built again."""
+    """The buckets are empty and can be built again."""
     import tensorflow as tf
 
     from tf_largeout import ops

@@ -1,4 +1,4 @@
-"""Where memory is short inside an op, also in its threads, the process goes on."""
+"""The process continues if an op, or one of its threads, cannot allocate memory."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from tests.ops.out_of_memory import CASES
 from tf_largeout.ops import library
 
 pytestmark = [
-    pytest.mark.slow,  # some calls with little memory are in tests/fuzz/former_failures_test.py
+    pytest.mark.slow,  # tests/fuzz/former_failures_test.py has more calls with little memory.
     pytest.mark.skipif(
         "asan" in str(library.LOADED),
         reason="sanitizers need an address space without a limit",
@@ -26,7 +26,7 @@ def outcomes():
         capture_output=True,
         text=True,
         timeout=900,
-        # Freed memory goes back, so that what an op asks for has to be there.
+        # Freed memory is returned to the system, so that each op has to allocate its own.
         env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "MALLOC_MMAP_THRESHOLD_": "65536"},
     )
     assert child.returncode == 0, child.stderr[-3000:]

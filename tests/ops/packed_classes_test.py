@@ -1,4 +1,4 @@
-"""The exact best classes by way of rows at 8 bits a number, against those in float32."""
+"""Exact top k by rows packed to 8 bits, compared with float32 rows."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_packing_is_bit_identical_for_rows_of_any_norm(for_all_simd_levels, batc
 def test_a_feature_that_rounds_to_0_counts(for_all_simd_levels):
     queries, rows = np.zeros([3, 40], "float32"), np.zeros([50_000, 40], "float32")
     queries[:, :2] = 1, 0.3 / 127
-    # No row is rounded. Few pass the filter, which is left out of blocks where most do.
+    # No row is rounded, and few pass the filter; blocks in which most pass skip the filter.
     rows[:, 0] = np.linspace(1, 0.5, len(rows))
     rows[-1] = 0
     rows[-1, 1] = 1000

@@ -10,8 +10,8 @@ from tests.slow import slow_but
 from tf_largeout.ops import row_dot_ops
 
 N = 40
-# (batch, dim, ids a row): no multiple of any block, and small ones. In the last one each class
-# comes more than 64 times: gradients are summed in runs of so many.
+# (batch, dim, ids per example): not multiples of a block size, and small ones. In the last
+# one, each class occurs more than 64 times, as gradients are summed in runs of 64.
 SHAPES = [
     (1, 1, 1),
     (5, 37, 13),
@@ -25,7 +25,7 @@ each_shape = pytest.mark.parametrize("batch, dim, num_ids", SHAPES)
 
 
 class Problem:
-    """Random features, classes, and ids that repeat and are missing."""
+    """Random features, classes, and ids with repeats and padding."""
 
     def __init__(self, batch, dim, num_ids, num_shared=0):
         rng = np.random.default_rng(dim)

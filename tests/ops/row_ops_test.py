@@ -1,4 +1,4 @@
-"""The row ops themselves: merging, checks, and that errors leave variables as they were."""
+"""Row ops: merging, checks, and errors that do not change variables."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ OPS = {
 
 @pytest.fixture(params=OPS)
 def op(request):
-    """The op, a variable [7, 3] and the slots."""
+    """Returns the op, a variable [7, 3] and its slots."""
     function, shapes = OPS[request.param]
     return function, table(3), [table(*shape) for shape in shapes]
 

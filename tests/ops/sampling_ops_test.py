@@ -1,4 +1,4 @@
-"""What every sampling op promises, those with tables too."""
+"""Properties of all sampling ops, including those with tables."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def test_pairs_are_as_frequent_as_in_the_pivotal_method(name):
     num_classes, num_sampled, samples = 6, 3, 20_000
     pi = reference.expected_counts(distribution(num_classes), num_sampled, True)
     pairs = np.zeros([num_classes] * 2)
-    for start in range(num_classes):  # the walk starts at each class with its share of pi
+    for start in range(num_classes):  # The walk starts at each class in proportion to its pi.
         order = np.roll(np.arange(num_classes), -start)
         _, second = reference.ordered_pivotal_inclusion(pi[order])
         pairs[np.ix_(order, order)] += second * pi[start] / num_sampled

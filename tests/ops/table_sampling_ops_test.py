@@ -1,4 +1,4 @@
-"""The tables; draws from them are in `sampling_ops_test.py`, with those of the other ops."""
+"""Sampling tables; `sampling_ops_test.py` tests draws from them."""
 
 import numpy as np
 import pytest

@@ -46,7 +46,7 @@ PROBABILITIES = {
     "spherical_softmax_loss": _spherical,
     "taylor_softmax_loss": _taylor,
 }
-ROW_LOSSES = {"z_loss": _z_loss, "squared_error_loss": _squared_error}
+EXAMPLE_LOSSES = {"z_loss": _z_loss, "squared_error_loss": _squared_error}
 
 
 def best(loss, logits, k, exclude=None):
@@ -69,13 +69,13 @@ def evaluate(loss, logits, labels, k):
     """
     losses, precisions, recalls, entropies = [], [], [], []
     probabilities = PROBABILITIES.get(loss, _softmax)
-    row_loss = ROW_LOSSES.get(loss, _cross_entropy(probabilities))
+    example_loss = EXAMPLE_LOSSES.get(loss, _cross_entropy(probabilities))
     for row, ids in zip(logits, labels, strict=True):
         ids = ids[ids >= 0]
         if not len(ids):
             continue
         first = best(loss, row, max(k, 1))[1]
-        losses.append(row_loss(row, ids))
+        losses.append(example_loss(row, ids))
         precisions.append(first[0] in ids)
         recalls.append(np.isin(ids, first[:k]).mean())
         entropies.append(-np.log(probabilities(row)[ids]).mean())

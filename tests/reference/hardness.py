@@ -4,7 +4,7 @@ import math
 import statistics
 
 
-def hardness_of_row(ids, logits, labels):
+def hardness_of_example(ids, logits, labels):
     """Returns the mean logit, share of the non-label softmax mass, and median rank of ids."""
     others = [c for c in range(len(logits)) if c not in set(labels)]
     negatives = [c for c in others if c in set(ids)]

@@ -53,17 +53,17 @@ def _candidates(feature, positives, embeddings, bias, sampled, log_count):
     ]
 
 
-def _per_row(values, row):
+def _per_example(values, row):
     """Returns the list of one example, if each has its own; otherwise the shared list."""
     return values[row] if isinstance(values[0], list) or np.ndim(values[0]) else values
 
 
-def _each_row(features, embeddings, bias, labels, sampled, sampled_count):
+def _each_example(features, embeddings, bias, labels, sampled, sampled_count):
     """Yields the index of each example, and the logits of its positives and negatives."""
     for row, (feature, positives) in enumerate(_rows(features, labels)):
-        log_count = np.log(_per_row(sampled_count, row))
+        log_count = np.log(_per_example(sampled_count, row))
         negatives = _candidates(
-            feature, positives, embeddings, bias, _per_row(sampled, row), log_count
+            feature, positives, embeddings, bias, _per_example(sampled, row), log_count
         )
         true = [_logit(feature, embeddings, bias, y) for y in positives]
         yield row, true, [logit for _, logit in negatives]
@@ -78,7 +78,7 @@ def sampled_softmax(
 ):
     """Labels must be padded only at the end of each row."""
     losses = []
-    for row, true, negatives in _each_row(
+    for row, true, negatives in _each_example(
         features, embeddings, bias, labels, sampled, sampled_count
     ):
         if correct_positive:
@@ -91,7 +91,7 @@ def sampled_softmax(
 def decoupled_softmax(features, embeddings, bias, labels, sampled, sampled_count, label_power):
     """Gupta et al. 2024, section 4: one softmax per label, without the other labels."""
     losses = []
-    for _, true, negatives in _each_row(
+    for _, true, negatives in _each_example(
         features, embeddings, bias, labels, sampled, sampled_count
     ):
         label_p = [np.exp(o) / (np.exp(o) + np.exp(negatives).sum()) for o in true]
@@ -103,7 +103,7 @@ def decoupled_softmax(features, embeddings, bias, labels, sampled, sampled_count
 def nce(features, embeddings, bias, labels, sampled, true_count, sampled_count):
     """`tf.nn.nce_loss`: sigmoid cross entropy with target 1 / #labels for each label."""
     losses = []
-    for row, true, negatives in _each_row(
+    for row, true, negatives in _each_example(
         features, embeddings, bias, labels, sampled, sampled_count
     ):
         if not len(true):
@@ -126,7 +126,7 @@ def _ones(sampled):
 
 def negative_sampling(features, embeddings, bias, labels, sampled, negative_reduction):
     losses = []
-    for _, true, negatives in _each_row(
+    for _, true, negatives in _each_example(
         features, embeddings, bias, labels, sampled, _ones(sampled)
     ):
         reduce = np.mean if negative_reduction == "mean" else np.sum
@@ -146,7 +146,7 @@ def full_absolute_softmax(features, embeddings, bias, labels):
 
 def _drawn(row, labels, sampled, sampled_count):
     """Returns (id, expected count) of the draws of an example that are not in `labels`."""
-    ids, counts = _per_row(sampled, row), _per_row(sampled_count, row)
+    ids, counts = _per_example(sampled, row), _per_example(sampled_count, row)
     return [(int(s), counts[i]) for i, s in enumerate(ids) if s not in labels]
 
 
@@ -183,7 +183,7 @@ def normalization(
 def ranking(features, embeddings, bias, labels, sampled, margin):
     """Barber & Botev 2016, equation 33 with the opposite sign, averaged over negatives."""
     losses = []
-    for _, true, negatives in _each_row(
+    for _, true, negatives in _each_example(
         features, embeddings, bias, labels, sampled, _ones(sampled)
     ):
         terms = [-_log_sigmoid(o - other - margin) for o in true for other in negatives]
@@ -194,7 +194,7 @@ def ranking(features, embeddings, bias, labels, sampled, margin):
 def black_out(features, embeddings, bias, labels, sampled, true_count, sampled_count):
     """Barber & Botev 2016, equations 46 and 47."""
     losses = []
-    for row, true, negatives in _each_row(
+    for row, true, negatives in _each_example(
         features, embeddings, bias, labels, sampled, sampled_count
     ):
         true = np.subtract(true, _log_true_count(true_count, row, len(true)))

@@ -27,7 +27,7 @@ QUERIES = _rows(7, seed=2)
 
 
 def _expect(index, rows, bias, k=9, gone=()):
-    """That `index` gives the ids of a sort of all scores, without those of `gone`."""
+    """Checks the ids against a sort of all scores, without the classes `gone`."""
     scores = QUERIES @ rows.T + bias
     scores[:, list(gone)] = -np.inf
     found_scores, found = index.top_k(QUERIES, k)
@@ -83,7 +83,7 @@ def test_a_loaded_index_is_bit_identical(tmp_path):
     loaded = BruteForceIndex.load(tmp_path / "index")
     for one, other in zip(index.top_k(QUERIES, N), loaded.top_k(QUERIES, N), strict=True):
         np.testing.assert_array_equal(one, other)
-    loaded.add(_rows(2), _bias(2))  # the file stays as it is
+    loaded.add(_rows(2), _bias(2))  # The file does not change.
     assert BruteForceIndex.load(tmp_path / "index").num_classes == N
     assert loaded.num_classes == N + 2
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
@@ -171,7 +171,7 @@ def test_exclusions_of_many_lengths_use_one_graph():
     for count in (1, 2, 3, 4, 5, 7, 8):
         found = index.top_k(QUERIES, 1, exclude=best[:, :count])[1].numpy()
         np.testing.assert_array_equal(found[:, 0], best[:, count])
-    assert len(index._compiled._functions) == 5  # up to 1, 2, 4 and 8 ids, and none
+    assert len(index._compiled._functions) == 5  # Up to 1, 2, 4 and 8 ids, and none.
 
 
 def test_packed_rows_are_bit_identical_after_changes_and_loading(tmp_path):

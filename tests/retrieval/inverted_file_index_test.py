@@ -19,7 +19,7 @@ CENTRES = RANDOM.standard_normal((60, DIM)).astype("float32")
 
 
 def _rows(count, seed):
-    """Rows around some centres, as those of trained classes are."""
+    """Returns rows around some centres, like those of trained classes."""
     random = np.random.default_rng(seed)
     noise = 0.5 * random.standard_normal((count, DIM))
     return (CENTRES[random.integers(0, len(CENTRES), count)] + noise).astype("float32")
@@ -92,7 +92,7 @@ def test_the_default_recall_is_high_on_unseen_queries(built):
 
 
 def _clusters(count, seed):
-    """Rows around centres that are as frequent as words: many lists have few rows."""
+    """Returns rows around centres with frequencies like words, so that many lists are short."""
     random = np.random.default_rng(seed)
     shares = 1 / np.arange(1, 81)
     centres = np.random.default_rng(9).standard_normal((80, DIM))
@@ -154,7 +154,7 @@ def test_all_k_classes_are_found_however_many_are_excluded_or_removed():
         assert not (ids[:, :, np.newaxis] == exclude[:, np.newaxis]).any()
         expected = np.take_along_axis(scores, ids[:, :there], axis=1)
         np.testing.assert_allclose(found_scores[:, :there], expected, rtol=1e-5, atol=1e-5)
-        if num_excluded > N / 4:  # which is more than few lists have
+        if num_excluded > N / 4:  # More than a few lists have.
             np.testing.assert_array_equal(ids[:, :there], left[:, :there])
 
 
@@ -214,7 +214,7 @@ def test_a_loaded_index_is_bit_identical(tmp_path):
     for one, other in zip(index.top_k(QUERIES, K), loaded.top_k(QUERIES, K), strict=True):
         np.testing.assert_array_equal(one, other)
     assert (loaded.num_probes, loaded.num_lists) == (index.num_probes, index.num_lists)
-    loaded.update([7], ROWS[:1], BIAS[:1])  # the file stays as it is
+    loaded.update([7], ROWS[:1], BIAS[:1])  # The file does not change.
     again = InvertedFileIndex.load(tmp_path / "index")
     np.testing.assert_array_equal(again.top_k(QUERIES, K)[1], index.top_k(QUERIES, K)[1])
     with pytest.raises(ValueError, match=r"InvertedFileIndex\.load"):
@@ -232,7 +232,9 @@ def test_searches_can_run_during_changes():
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         growing = pool.submit(grow)
         for found in pool.map(lambda _: index.top_k(QUERIES, 1)[1].numpy(), range(30)):
-            assert (found == expected).mean() > 0.95  # the mean list is longer with each row
+            assert (
+                found == expected
+            ).mean() > 0.95  # Each row increases the mean length of lists.
         growing.result()
     assert index.num_classes == N + 30
 

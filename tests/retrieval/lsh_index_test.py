@@ -43,7 +43,7 @@ def test_by_default_the_nearest_of_near_rows_is_found(hash):
 
 @HASHES
 def test_results_do_not_depend_on_other_queries(hash):
-    # Buckets hold some thousand rows, of which 8 * 20 are looked at.
+    # Buckets have thousands of rows, of which 8 * 20 are read.
     index = LSHIndex(20, hash=hash, num_tables=4, num_hashes=1).build(ROWS)
     together = index.top_k(QUERIES, K)[1].numpy()
     alone = [index.top_k(QUERIES[i : i + 1], K)[1].numpy()[0] for i in range(len(QUERIES))]

@@ -16,8 +16,8 @@ from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex, LSHIndex, 
 pytestmark = pytest.mark.portable
 
 N, X, K = models.N, models.X, models.K
-EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])  # of any classes
-# One of each structure of inputs and outputs; the layers are those of the tests of `top_k`.
+EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])  # Any classes.
+# One of each structure of inputs and outputs; tests of `top_k` have all layers.
 SHORT = ["large", "several_inputs", "sequences"]
 each_model = pytest.mark.parametrize("name", slow_but(SHORT, models.MODELS))
 
@@ -28,7 +28,7 @@ def model():
 
 
 def inputs_of(name):
-    """In the structure that `predict` takes."""
+    """Returns the inputs in the structure that `predict` accepts."""
     inputs = models.MODELS[name][1]
     if len(inputs) > 1:
         return inputs
@@ -77,7 +77,7 @@ DATA = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # of any generator
+@pytest.mark.filterwarnings("ignore:Your input ran out of data")  # For all generators.
 @pytest.mark.parametrize("kind", DATA)
 def test_all_inputs_of_predict_are_accepted(model, kind):
     logits = models.logits_of(model, "large")
@@ -133,7 +133,7 @@ def test_replicas_share_batches_and_an_incomplete_last_batch():
 
 
 class Index:
-    """Exact, with a score that tells that it was asked."""
+    """An exact index that adds 100 to its scores."""
 
     def __init__(self, layer, **attributes):
         self.layer = layer

@@ -1,4 +1,4 @@
-"""Each class by itself, with its probability: how often, how independently, in which losses."""
+"""`BernoulliSampler`: frequency and independence of draws, and the losses that support it."""
 
 import keras
 import numpy as np
@@ -22,7 +22,7 @@ def make_layer(num_sampled, counts=COUNTS, seed=1):
 
 
 def draws(layer, steps):
-    """Bool `[steps, num_classes]`: what is in each draw."""
+    """Returns bool `[steps, num_classes]`: whether a class is in a draw."""
 
     @tf.function
     def all_draws():
@@ -37,7 +37,7 @@ def draws(layer, steps):
         )
 
     found = all_draws().numpy()
-    assert found.max() <= 1  # no class twice
+    assert found.max() <= 1  # No class is drawn twice.
     return found > 0
 
 

@@ -1,4 +1,4 @@
-"""Draws by the label before: what is counted, drawn and expected, and in which place."""
+"""`BigramSampler`: counts, draws and expected counts given the previous label."""
 
 import keras
 import numpy as np
@@ -34,7 +34,7 @@ def adapted(data=SEQUENCES, **kwargs):
 
 
 def expected_counts(layer):
-    """The expected count of each class after each class, and in the last row after none."""
+    """Returns the expected counts of classes after each class; the last row is for none."""
     previous = np.append(np.arange(N), -1)
     labels = np.tile(np.arange(N), (N + 1, 1))
     values = layer.sampler.sample(None, labels, layer, previous)

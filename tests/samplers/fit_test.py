@@ -37,7 +37,7 @@ def test_a_resumed_run_of_a_model_built_by_its_first_step_is_bit_identical(tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["unigram", "lsh"])
 def test_variables_are_initialized_before_the_first_step_of_a_recurrent_encoder(name):
-    # Where an initializer cannot be taken out of the trace, this fails at random.
+    # If an initializer cannot be lifted out of the trace, this fails at random.
     sampler = unigram() if name == "unigram" else samplers.LSHSampler(8)
     encoder = keras.layers.GRU(6, return_sequences=True)
     model = keras.Sequential(

@@ -1,4 +1,4 @@
-"""What every sampler of hard negatives promises, shown on the exact search."""
+"""Properties of all samplers of hard negatives, tested with the exact search."""
 
 import itertools
 
@@ -104,7 +104,7 @@ def test_copies_of_one_tail_draw_from_the_classes_of_their_layer(kind):
     for layer in (few, many):
         ids = layer.sample(features=np.ones([1, 1], "float32")).tail.sampled_candidates
         assert np.max(ids) < layer.num_classes
-    tail.adapt(np.arange(30))  # which no layer has built
+    tail.adapt(np.arange(30))  # No layer has built it.
     assert np.max(tail_draws(tail)) < N
 
 
@@ -183,7 +183,7 @@ def test_a_sampler_without_upkeep_can_be_converted_to_a_graph():
 
 
 class NotedSearch(samplers.HardNegativeSampler):
-    """Counts its upkeep, and finds the class of that number."""
+    """Counts its upkeep, and finds the class with that number."""
 
     def build(self, layer):
         super().build(layer)
@@ -249,7 +249,7 @@ def test_a_subclass_defines_only_the_search():
 def test_top_k_softmax_learns():
     model = keras.Sequential([keras.Input([DIM]), layers.LargeOutput(N, "top_k")])
     model.compile(keras.optimizers.SGD(1.0), losses.SampledSoftmaxLoss())
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     data = dict(x=np.tile(FEATURES, (8, 1)), y=np.tile(LABELS, (8, 1)), verbose=0)
     history = model.fit(**data, epochs=5).history["loss"]
     assert history[-1] < history[0] - 0.5

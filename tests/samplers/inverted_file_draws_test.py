@@ -1,4 +1,4 @@
-"""`InvertedFileSampler(select="draw")`: draws in the training steps of a model."""
+"""`InvertedFileSampler(select="draw")` in the training steps of a model."""
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ def make_model(num_hard=None, loss=None, **kwargs):
     model.compile(
         optimizer=tflo.optimizers.LazyAdam(0.02), loss=loss or tflo.losses.SampledSoftmaxLoss()
     )
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     return model
 
 
@@ -38,7 +38,7 @@ def fit(model, steps, seed=0):
 
 
 def samples(model, labels, steps=1, features=FEATURES):
-    """What the sampler gives in so many steps."""
+    """Returns the samples of `steps` steps."""
     head = model.layers[-1]
 
     @tf.function
@@ -50,7 +50,7 @@ def samples(model, labels, steps=1, features=FEATURES):
 
 @pytest.fixture(scope="module")
 def trained():
-    """A model that is not changed further, but for the number of its next draw."""
+    """Returns a trained model, of which tests change only the seed state."""
     model = make_model()
     fit(model, 60)
     return model
@@ -109,7 +109,7 @@ def test_heads_are_distinct_draws_from_the_start_step_on():
         ids = head.sampled_candidates
         found = [row[row >= 0] for row in ids]
         assert all(len(set(row)) == len(row) > 1 for row in found)
-        assert sum(map(len, found)) < ids.size  # some were drawn twice
+        assert sum(map(len, found)) < ids.size  # Some were drawn twice.
         np.testing.assert_array_equal(head.sampled_expected_count, 1)
         in_head = [[label in row] for label, row in enumerate(ids)]
         np.testing.assert_array_equal(head.true_expected_count, in_head)
@@ -131,7 +131,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     harness.assert_resumed_equals_uninterrupted(
         make_model,
         lambda model: fit(model, before, seed=1),
-        lambda model: fit(model, 50, seed=2),  # over the reassignment 48 steps after the fit
+        lambda model: fit(model, 50, seed=2),  # Past the reassignment 48 steps after the fit.
         tmp_path,
     )
 
@@ -146,7 +146,7 @@ def test_labels_too_improbable_for_float32_have_a_positive_count(trained):
 def test_replicas_draw_different_classes_from_equal_lists():
     with replicas.two_replicas().scope():
         model = make_model()
-    assert np.isfinite(fit(model, 54))  # over a reassignment
+    assert np.isfinite(fit(model, 54))  # Past a reassignment.
     for weight in model.layers[-1].weights:
         if weight.name.startswith("sampler_"):
             np.testing.assert_array_equal(*weight.value.values)

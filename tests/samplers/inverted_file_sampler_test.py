@@ -23,7 +23,7 @@ def make_model(**kwargs):
     model.compile(
         optimizer=tflo.optimizers.LazyAdam(0.01), loss=tflo.losses.SampledSoftmaxLoss()
     )
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     return model
 
 
@@ -76,14 +76,14 @@ def test_training_with_the_head_learns():
     assert model.layers[-1].sampler.health(model.layers[-1])["started_at"] == 10
 
 
-# Before the search starts; and after the lists are fitted, and reassigned.
+# Before the search starts, and after the lists are fitted and reassigned.
 @pytest.mark.parametrize("before", [2, 5, 40])
 @pytest.mark.slow  # tests/integration/resume_test.py has it among others
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path, before):
     harness.assert_resumed_equals_uninterrupted(
         make_model,
         lambda model: fit(model, before, seed=1),
-        lambda model: fit(model, 50, seed=2),  # over the reassignment 48 steps after the fit
+        lambda model: fit(model, 50, seed=2),  # Past the reassignment 48 steps after the fit.
         tmp_path,
     )
 
@@ -176,7 +176,7 @@ def test_replicas_have_equal_lists():
     strategy, sampler = replicas.two_replicas(), make_sampler(num_lists=5)
     rows = np.random.default_rng(0).normal(size=[54, NUM_CLASSES, DIM]).astype("f4")
     with strategy.scope():
-        layer = built(sampler, rows[0])  # k-means looks at a part of the rows
+        layer = built(sampler, rows[0])  # k-means uses only some of the rows.
 
     @tf.function
     def step(rows):
@@ -184,7 +184,7 @@ def test_replicas_have_equal_lists():
         labels = tf.zeros([BATCH, 1], tf.int64)
         strategy.run(lambda: sampler.sample(layer.embeddings[:BATCH], labels, layer))
 
-    for of_step in rows:  # over a reassignment
+    for of_step in rows:  # Past a reassignment.
         step(of_step)
     health = layer.sampler.health(layer)
     assert health["started_at"] == 3 and health["fitted_at"] == 0

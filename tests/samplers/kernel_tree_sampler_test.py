@@ -16,7 +16,7 @@ FORMS = {
     "shared": {"leaf_size": 7},
     "head": {"num_hard": 4},
 }
-# The rows of these are not told of.
+# Their changes are not reported to the tree.
 OPTIMIZERS = {"lazy": tflo.optimizers.LazyAdam, "of Keras": keras.optimizers.Adam}
 
 
@@ -28,7 +28,7 @@ def make_model(form="own", optimizer="lazy", **kwargs):
     model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
     loss = tflo.losses.SampledSoftmaxLoss()
     model.compile(optimizer=OPTIMIZERS[optimizer](0.01), loss=loss)
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     return model
 
 

@@ -1,4 +1,4 @@
-"""Every form of `LSHSampler`, each one line, and models with them."""
+"""A table of all forms of `LSHSampler`, and models with them."""
 
 import inspect
 
@@ -56,7 +56,7 @@ def model_of(form, num_classes=N, **kwargs):
     head = layers.LargeOutput(num_classes, make(form, **kwargs))
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile(optimizers.LazyAdam(0.01), losses.SampledSoftmaxLoss())
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     return model
 
 

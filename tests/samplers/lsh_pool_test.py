@@ -1,4 +1,4 @@
-"""The counts of a shared pool of `LSHSampler` where angles are extreme or tables are stale."""
+"""Counts of a shared pool of `LSHSampler` for extreme angles and outdated tables."""
 
 import keras
 import numpy as np

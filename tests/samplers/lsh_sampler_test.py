@@ -1,4 +1,4 @@
-"""What every form of `LSHSampler` draws."""
+"""Draws of all forms of `LSHSampler`."""
 
 import itertools
 import json
@@ -75,7 +75,7 @@ def test_fewer_candidates_than_hard_classes_are_padded():
     assert (ids == -1).any() and ((ids >= -1) & (ids < N)).all()
 
 
-# The mean is over hash functions: a layer's own seed gives others.
+# The mean is over hash functions, as each layer has other ones.
 @pytest.mark.parametrize(
     "query, num_hashes, zeros",
     slow_but(
@@ -93,7 +93,7 @@ def test_reported_counts_of_a_simhash_pool_match_the_draws(query, num_hashes, ze
     embeddings, features = (
         (RNG.normal(size=[n, 4]) @ basis).astype("float32") for n in (N, BATCH)
     )
-    if zeros:  # which are in one bucket, as are classes before their first step
+    if zeros:  # Zero vectors share a bucket, like classes before their first step.
         embeddings[::3], features[::4] = 0, 0
     form = {"shared": True, "query": query, "num_hashes": num_hashes, "num_tables": 60}
     head = head_of(make(form), embeddings)

@@ -1,4 +1,4 @@
-"""The tables of every form of `LSHSampler` over a training run."""
+"""Hash tables of all forms of `LSHSampler` during training."""
 
 import numpy as np
 import pytest

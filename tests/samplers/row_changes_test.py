@@ -1,4 +1,4 @@
-"""A sampler that follows the class embeddings, row by row, inside the step."""
+"""A sampler that observes changes of the class embeddings inside the step."""
 
 import gc
 import itertools
@@ -25,7 +25,7 @@ OPTIMIZERS = {
 
 
 class SumOfRows(tflo.samplers.UniformSampler):
-    """Keeps the sum of all class embeddings by their changes alone."""
+    """Computes the sum of all class embeddings only from their changes."""
 
     def build(self, layer):
         super().build(layer)
@@ -48,18 +48,18 @@ def _model(optimizer, tied=False, **compile):
     )
     model = keras.Sequential([keras.Input([5], dtype="int64"), table, head])
     model.compile(OPTIMIZERS[optimizer](), tflo.losses.SampledSoftmaxLoss(), **compile)
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     return model, head
 
 
 def _trained(model, head):
-    """The change of the sum over a training, as the sampler has it and as it is."""
+    """Trains, and returns the change of the sum as the sampler has it, and the true one."""
     before, ids = head.embeddings.numpy(), np.tile(IDS, (2, 1))
     model.fit(ids[:, :-1], ids[:, 1:], batch_size=8, verbose=0)
     return head.sampler_sum.numpy(), (head.embeddings.numpy() - before).sum(axis=0)
 
 
-# Steps in a graph: see below.
+# The next test has steps in a graph.
 @pytest.mark.parametrize(
     "optimizer, tied, eager",
     slow_but(

@@ -1,4 +1,4 @@
-"""Every sampler and every form of it, each one line: `make(num_classes, **arguments)`."""
+"""A table of all samplers and their forms: `make(num_classes, **arguments)`."""
 
 import functools
 
@@ -10,7 +10,7 @@ from tf_largeout import samplers
 
 
 def counts_of(num_classes):
-    """Rising counts, some of them zero."""
+    """Returns increasing counts, some of them zero."""
     return np.where(np.arange(num_classes) % 7 == 3, 0, np.arange(num_classes) % 1000)
 
 
@@ -29,7 +29,7 @@ def bigram(num_classes, **kwargs):
 
 
 def _of(sampler_class, **fixed):
-    """A sampler that needs nothing of the classes."""
+    """Returns `make` of a sampler that does not depend on `num_classes`."""
     return lambda num_classes, **kwargs: sampler_class(**{**fixed, **kwargs})
 
 
@@ -91,7 +91,7 @@ SAMPLERS = {
     "bernoulli": bernoulli,
     "bigram": bigram,
 }
-# One of each class and each kind of state, for tests whose subject is not the draw itself.
+# One of each class and kind of state, for tests that do not test the draws themselves.
 SHORT = [
     "log_uniform",
     "unigram",

@@ -1,4 +1,4 @@
-"""What every sampler promises: one table, each member one line."""
+"""Properties of all samplers of the table."""
 
 import inspect
 import json
@@ -38,7 +38,7 @@ def make_layer(name, seed=1):
 
 
 def draws(layer, steps, features=FEATURES, labels=LABELS, graph=False):
-    """What the sampler gives in so many steps: a list of arrays."""
+    """Returns the samples of `steps` steps: a list of arrays."""
 
     def step():
         return layer.sampler.sample(tf.constant(features), tf.constant(labels), layer)
@@ -99,7 +99,7 @@ def test_equal_seeds_give_equal_draws_and_each_step_another(name):
         assert differ(first[: len(first) // 4], first[-(len(first) // 4) :])
 
 
-# Most of the time is that of the trace; the other forms are traced where models train.
+# Tracing takes most of the time; tests that train models trace the other forms.
 @pytest.mark.parametrize(
     "name",
     slow_but(set(SHORT) - {"kernel_tree", "inverted_file", "softmax", "bigram"}, SAMPLERS),

@@ -29,7 +29,7 @@ LOSSES = [losses.SampledSoftmaxLoss, losses.NCELoss, losses.NegativeSamplingLoss
 
 
 def found(layer):
-    """Whether a step of training finds classes of the rows' own."""
+    """Returns whether a training step has candidates per example."""
     labels = tf.constant(LABELS)
     ids = layer.sampler.sample(tf.constant(FEATURES), labels, layer).head.sampled_candidates
     assert np.all(ids.numpy() == -1) or np.all(ids.numpy()[:, 0] >= 0)
@@ -37,17 +37,17 @@ def found(layer):
 
 
 def announcements(capfd):
-    """The lines about a search that went to stderr since the last call."""
+    """Returns the lines about a search written to stderr since the last call."""
     lines = capfd.readouterr().err.splitlines()
     return [line for line in lines if "search for hard negatives begins" in line]
 
 
 def flat_model(loss, sampler, num_classes=30_000, steps_per_execution=10):
-    """A model whose features are all zero: no negative is ever harder than another."""
+    """A model with zero features, so that all negatives are equally hard."""
     head = tflo.layers.LargeOutput(num_classes, sampler=sampler, name="words")
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile(tflo.optimizers.LazyAdam(1e-3), loss, steps_per_execution=steps_per_execution)
-    model.optimizer.build(model.trainable_variables)  # else each step is traced twice
+    model.optimizer.build(model.trainable_variables)  # Otherwise each step is traced twice.
     return model
 
 
@@ -79,7 +79,7 @@ def test_by_default_the_search_starts_on_data_without_hard_negatives(loss, num_s
 
 
 def started_at(label_of, num_classes=30_000, steps=500):
-    """Where a search begins if step i has the labels `label_of(i)`, two or none of them."""
+    """Returns the step in which a search starts if step i has the labels `label_of(i)`."""
     sampler = samplers.TopKSampler(20, num_hard=4, start_step=None)
     harness.built_head(np.zeros([num_classes, 1], "f4"), None, sampler)
 
@@ -95,10 +95,10 @@ def started_at(label_of, num_classes=30_000, steps=500):
 
 def test_the_search_starts_after_half_of_the_first_labels_occurred_fifteen_times():
     other = [[7], [8]]
-    assert started_at(lambda step: other) == 150  # known long before
-    assert started_at(lambda step: [[7], [100 + step]]) == 150  # one of two is half
-    assert started_at(lambda step: [[100 + step], [-1]]) == 450  # never, so at the latest
-    # back for the 15th time in step 300, which the next one notices
+    assert started_at(lambda step: other) == 150  # Known from earlier steps.
+    assert started_at(lambda step: [[7], [100 + step]]) == 150  # One of two is half.
+    assert started_at(lambda step: [[100 + step], [-1]]) == 450  # Never, so in the latest step.
+    # The 15th occurrence is in step 300; the next step detects it.
     assert started_at(lambda step: other if step % 20 == 0 else [[1], [2]]) == 301
 
 

@@ -1,4 +1,4 @@
-"""Draws by a function of the logits: what is drawn, how often, and theorem 2.1."""
+"""`SoftmaxSampler`: draws, their frequencies, and theorem 2.1 of Blanc & Rendle."""
 
 import keras
 import numpy as np
@@ -80,9 +80,9 @@ def test_class_embeddings_that_are_not_numbers_raise_an_error():
 
 
 def mean_gradient(loss_class, sampler, label, copies=4000):
-    """Mean of the gradient by the logits of one row over so many draws, and its sigma.
+    """Returns the mean gradient by the logits of one example over draws, and its sigma.
 
-    The draws of one step, each for a row of its own, whose features are the logits.
+    One step has all draws, each for an example whose features are the logits.
     """
     head = harness.built_head(np.eye(N, dtype="float32"), None, sampler)
     features = np.tile(LOGITS[0].astype("float32"), (copies, 1))
@@ -95,7 +95,7 @@ def mean_gradient(loss_class, sampler, label, copies=4000):
 
 
 def mean_gradient_of_shared_draws(loss_class, sampler, label, steps=4000):
-    """The same of so many steps, for samplers whose draws all rows of a step share."""
+    """The same over steps, for samplers whose draws all examples of a step share."""
     head, loss = harness.built_head(ROWS, BIAS, sampler), loss_class()
 
     def gradient(_):

@@ -1,4 +1,4 @@
-"""What every static sampler promises: one table, each member one line."""
+"""Properties of all static samplers of the table."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def make_layer(name, num_classes, seed=1, **kwargs):
 
 @tf.function
 def draws(layer, steps):
-    """The classes of so many steps, int64 [steps, num_sampled]."""
+    """Returns the sampled classes, int64 [steps, num_sampled]."""
     return tf.map_fn(
         lambda _: layer.sample().sampled_candidates,
         tf.range(steps),
@@ -28,7 +28,7 @@ def draws(layer, steps):
     )
 
 
-# Few classes, of which most are drawn; some; and as many as need 64 bits in the tables.
+# Few classes, most of them drawn; some; and so many that tables need 64 bits.
 FEW, SOME, MANY = (10, 4, 3000), (1000, 100, 2000), (1_000_000, 1000, 300)
 
 
@@ -58,7 +58,7 @@ def test_reported_counts_match_the_draws(name, unique, num_classes, num_sampled,
     expected = layer.expected_counts().astype(np.float64)
     assert expected.sum() == pytest.approx(num_sampled, rel=1e-6)
     assert np.all(expected > 0)
-    # Class by class, and in 50 stretches of ids, where rare classes add up.
+    # For each class, and for 50 ranges of ids, which sum over rare classes.
     for group in (np.arange(num_classes), np.arange(num_classes) * 50 // num_classes):
         mean = np.bincount(group, expected) * steps
         spread = expected * (1 - (expected if unique else expected / num_sampled))

@@ -1,4 +1,4 @@
-"""The least that a sampler asks of a layer."""
+"""A layer with only what a sampler needs."""
 
 import keras
 import tensorflow as tf
@@ -47,7 +47,7 @@ class StubLayer(keras.layers.Layer):
         return self.sampler.sample(features, tf.constant(labels, tf.int64), self)
 
     def expected_counts(self):
-        """The expected count of every class, of a static sampler."""
+        """Returns the expected count of each class, for a static sampler."""
         labels = tf.range(self.num_classes, dtype=tf.int64)[:, tf.newaxis]
         return self.sampler.sample(None, labels, self).true_expected_count.numpy()[:, 0]
 

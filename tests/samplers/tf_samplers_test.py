@@ -1,4 +1,4 @@
-"""The candidate samplers of `tf.random` as free oracles."""
+"""Samplers compared with the candidate samplers of `tf.random`."""
 
 import numpy as np
 import pytest

@@ -40,7 +40,7 @@ def inverted_file():
 
 
 def tree(projection_dim):
-    """Draws from one that was built and brought up to date, and its state."""
+    """Draws from a tree after a build and an update, and the state of the tree."""
     tree, kept = KernelTree(projection_dim=projection_dim), []
     rows, bias, labels = tf.Variable(ROWS), tf.Variable(BIAS), np.tile(IDS, [len(QUERIES), 1])
     tree.build(*ROWS.shape, True, kept_weights(kept))
@@ -57,13 +57,13 @@ def tree(projection_dim):
 
 
 def all_draws():
-    """A function of the seed that draws in all ways, from tables of its own."""
+    """Returns a function of the seed that draws in all ways, from new tables."""
     parts = [closed_forms_and_tables(), inverted_file(), tree(None), tree(5)]
     return lambda seed: [tf.identity(tensor) for part in parts for tensor in part(seed)]
 
 
 def on_one_thread(function, seed):
-    """What the function gives where each of its ops may take one thread.
+    """Returns the result of the function if each of its ops has one thread.
 
     The seed comes from the data: ops of constants alone would run while TensorFlow simplifies
     the graph, on other threads.

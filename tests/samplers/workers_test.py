@@ -1,4 +1,4 @@
-"""Samplers under a strategy of several workers, each in a process of its own."""
+"""Samplers under a strategy of several workers, each in its own process."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`HashTables` over an array in a variable: no layer, no sampler."""
+"""`HashTables` of a variable, without a layer or sampler."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.portable
 
 SEED, NO_ROWS = np.array([1, 2]), np.full([len(QUERIES), 1], -1)
 every_kind = pytest.mark.parametrize("kind", BITS_PER_VALUE)
-# As long as each other, so that the best score is at the smallest angle.
+# Of equal norm, so that the smallest angle has the highest score.
 UNIT_ROWS = (ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)).astype("float32")
 
 
@@ -51,7 +51,7 @@ def test_all_buckets_are_empty_before_the_first_rebuild():
 
 @pytest.mark.parametrize("kind, num_hashes", [("simhash", 4), ("wta", 1), ("dwta", 1)])
 def test_the_rows_found_most_often_include_the_nearest(kind, num_hashes):
-    # A fifth of the rows holds two in three of the best, or more: by chance it were a fifth.
+    # A fifth of the rows contains two thirds of the best; by chance it would be a fifth.
     found = met_most_often(rebuilt(kind=kind, num_hashes=num_hashes))
     assert found.shape == (len(QUERIES), 300)
     assert recall(found, brute_force(UNIT_ROWS)[0]) > 0.65

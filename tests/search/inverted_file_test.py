@@ -1,4 +1,4 @@
-"""`InvertedFile` over an array in a variable: no layer, no sampler."""
+"""`InvertedFile` of a variable, without a layer or sampler."""
 
 import numpy as np
 import pytest

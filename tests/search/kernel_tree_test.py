@@ -1,4 +1,4 @@
-"""`KernelTree` over an array in a variable: no layer, no sampler."""
+"""`KernelTree` of a variable, without a layer or sampler."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_log_q_and_probabilities_equal_those_of_the_kernel(form):
 @each_form
 def test_the_tree_follows_reported_changes_of_rows(form):
     tree = Tree(**form)
-    tree.change([3, 4])  # before there is a tree
+    tree.change([3, 4])  # Before the first build.
     for step in range(8):
         tree.step()
         tree.change([step, 100 * step, step, -1 % NUM_ROWS])

@@ -10,7 +10,7 @@ from tf_largeout.search.rebuild_schedule import RebuildSchedule
 
 
 class ScheduledSampler(samplers.UniformSampler):
-    """Notes the steps of its rebuilds in `rebuilt`, and is stale at `stale`."""
+    """Records the steps of its rebuilds in `rebuilt`, and is stale in the steps `stale`."""
 
     def __init__(self, every, growth):
         super().__init__(3)

@@ -1,4 +1,4 @@
-"""Draws from the lists of an inverted file, against their distribution written out."""
+"""Draws from the lists of an inverted file, compared with their distribution."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ SEED = tf.constant([3, 4], tf.int64)
 
 
 def built(**kwargs):
-    """An inverted file and its weights by name."""
+    """Returns an inverted file and its weights by name."""
     weights = []
     file = InvertedFile(knows_lists=True, **kwargs)
     file.build(NUM_ROWS, DIM, kept_weights(weights))
@@ -38,7 +38,7 @@ def written_out(weights, queries=QUERIES):
 
 
 def check_counts(draws, probabilities):
-    """Chi-square of each query's draws, rows joined until 20 are expected of each group."""
+    """Chi-square test of the draws per query, with at least 20 expected draws per group."""
     for ids, expected in zip(draws, probabilities * draws.shape[1], strict=True):
         order = np.argsort(expected)
         groups = np.cumsum(expected[order]) // 20
@@ -76,7 +76,7 @@ def test_draws_are_nearer_to_the_softmax_than_uniform_draws():
     logits = QUERIES @ rows.T + BIAS
     softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
 
-    def draws_worth(q):  # effective sample size, a share of the draws
+    def draws_worth(q):  # The effective sample size as a share of the draws.
         return np.median(1 / np.sum(softmax**2 / q, axis=1))
 
     assert draws_worth(written_out(weights)) > 4 * draws_worth(1 / NUM_ROWS)
@@ -133,5 +133,5 @@ def test_the_list_of_each_row_follows_the_lists(in_graph, monkeypatch):
     assert [np.any(a != b) for a, b in zip(seen, seen[1:], strict=False)] == [
         False, False, True, False, False, True, False, False, True
     ]  # fmt: skip
-    for weight in others:  # the state of a file that does not know the list of each row
+    for weight in others:  # The state of a file without the list of each row.
         np.testing.assert_array_equal(weight, weights[weight.name])

@@ -1,4 +1,4 @@
-"""Rows to search in, without a layer, and what brute force finds."""
+"""Rows to search, without a layer, and a brute-force search."""
 
 import keras
 import numpy as np
@@ -11,12 +11,12 @@ QUERIES = RANDOM.normal(size=[20, DIM]).astype("float32")
 
 
 def add_weight(name, shape, dtype, initializer, on_host=False):
-    """The least that makes the weights of a search structure."""
+    """A minimal `add_weight` for a search structure."""
     return keras.Variable(initializer, shape, dtype, trainable=False, name=name)
 
 
 def kept_weights(weights):
-    """An `add_weight` that also appends what it makes to a list."""
+    """Returns an `add_weight` that also appends the weights to a list."""
 
     def add(*arguments, **keywords):
         weights.append(add_weight(*arguments, **keywords))
@@ -26,12 +26,12 @@ def kept_weights(weights):
 
 
 def brute_force(rows, bias=0.0, queries=QUERIES, k=K):
-    """The ids of the k rows with the highest scores, best first, and their scores."""
+    """Returns the ids of the k rows with the highest scores, best first, and their scores."""
     scores = queries @ rows.T + bias
     ids = np.argsort(-scores, axis=1)[:, :k]
     return ids, np.take_along_axis(scores, ids, 1)
 
 
 def recall(found, exact):
-    """The share of the rows `exact` that are in `found`, in the mean over queries."""
+    """Returns the share of the rows `exact` that are in `found`, averaged over queries."""
     return np.mean([np.isin(e, f).mean() for f, e in zip(found, exact, strict=True)])

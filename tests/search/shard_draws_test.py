@@ -1,4 +1,4 @@
-"""Which shards draws and found classes come from, against counts and a merge in numpy."""
+"""Shards of draws and of found classes, compared with counts and a merge in NumPy."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_shards_are_drawn_in_proportion_to_their_shares():
 @pytest.mark.parametrize("sizes", [[5, 0, 3, 92], [0, 0, 7], [1, 1, 1], [2**40, 3, 2**41]])
 def test_draws_are_spread_evenly_over_shards(sizes):
     owners = spread_shards(tf.constant(sizes, tf.int64), 1_000, SEED).numpy()
-    for begin in (0, 300, 700):  # of any draws that follow each other
+    for begin in (0, 300, 700):  # Of any consecutive draws.
         counts = np.bincount(owners[begin : begin + 200], minlength=len(sizes))
         expected = 200 * np.array(sizes) / sum(sizes)
         assert np.all(np.abs(counts - expected) <= 4)
@@ -51,7 +51,7 @@ def test_shards_are_in_range_if_all_weights_are_zero():
     assert owners.min() >= 0 and owners.max() < 3
 
 
-# Of three shards: two rows of ids, how many of each row were drawn uniformly.
+# For each of three shards: ids of two examples, and their numbers of uniform draws.
 FOUND = [
     ([[10, 11, 12, 13], [10, 11, -1, -1]], [0, 2]),
     ([[20, 21, 22, 23], [20, -1, -1, -1]], [2, 0]),

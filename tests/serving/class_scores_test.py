@@ -1,4 +1,4 @@
-"""All classes scored in blocks by stock operations, against numpy."""
+"""Scores of all classes in blocks by TensorFlow's operations, compared with NumPy."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_the_best_classes_equal_numpy_for_any_block_size(bias, block, k):
 
 @each_block
 def test_equal_scores_are_sorted_by_id(block):
-    # Small integers, of which products are exact, and many are equal.
+    # Small integers, whose products are exact and often equal.
     embeddings = RNG.integers(-1, 2, (N, DIM)).astype("float32")
     features = RNG.integers(-1, 2, (BATCH, DIM)).astype("float32")
     found = best(embeddings, None, block, features, 40)
@@ -58,7 +58,7 @@ def test_blocks_are_few_and_start_at_aligned_rows(num_classes):
 
 
 def test_blocks_are_computed_one_after_the_other():
-    """Else TensorFlow scores many at once, and holds the scores of all classes."""
+    """Otherwise TensorFlow computes many at once and stores the scores of all classes."""
     scores = class_scores.BlockedProducts(tf.Variable(EMBEDDINGS), None, 16)
     traced = tf.function(scores.top_k).get_concrete_function(
         tf.TensorSpec([None, DIM], tf.float32), 3

@@ -1,4 +1,4 @@
-"""What is in the file of an export, what it says, and what is refused."""
+"""Contents of an export, and errors of invalid arguments."""
 
 import itertools
 import os
@@ -17,7 +17,7 @@ from tf_largeout import layers, losses, optimizers, samplers, serving
 
 
 def saved_model_text(folder):
-    """The graph of a SavedModel as `saved_model_cli` reads it, by TensorFlow alone."""
+    """Returns the graph of a SavedModel as `saved_model_cli` prints it."""
     command = [sys.executable, "-m", "tensorflow.python.tools.saved_model_cli"]
     done = subprocess.run(
         [*command, "show", "--dir", str(folder), "--all"], capture_output=True, text=True
@@ -26,13 +26,13 @@ def saved_model_text(folder):
     return done.stdout
 
 
-def names_in_file(folder):
-    """The names of all ops, functions and attributes are in it as they are."""
+def saved_model_bytes(folder):
+    """Returns the bytes of the graph, which contain the names of ops and functions."""
     return (folder / "saved_model.pb").read_bytes()
 
 
 def ops_of(folder, signature):
-    """The types of all nodes of a signature, and of all functions that it calls."""
+    """Returns the op types of a signature and of all functions that it calls."""
     function = tf.saved_model.load(str(folder)).signatures[signature]
     graph = function.graph.as_graph_def()
     nodes = [*graph.node, *(n for one in graph.library.function for n in one.node_def)]
@@ -45,7 +45,7 @@ def test_only_the_custom_export_contains_our_op(ops, tmp_path):
     for signature in ("serving_default", "top_k"):
         expected = {"core": "TopKV2", "custom": "LargeoutClassTopK"}[ops]
         assert expected in ops_of(tmp_path / "1", signature)
-    assert (b"Largeout" in names_in_file(tmp_path / "1")) == (ops == "custom")
+    assert (b"Largeout" in saved_model_bytes(tmp_path / "1")) == (ops == "custom")
 
 
 @pytest.mark.slow
@@ -66,7 +66,7 @@ def test_the_export_has_default_values_of_k_and_exclude(tmp_path):
     from tensorflow.core.protobuf import saved_model_pb2
 
     serving.export(models.new_model("large"), tmp_path / "1", k=7)
-    saved = saved_model_pb2.SavedModel.FromString(names_in_file(tmp_path / "1"))
+    saved = saved_model_pb2.SavedModel.FromString(saved_model_bytes(tmp_path / "1"))
     defaults = saved.meta_graphs[0].signature_def["top_k"].defaults
     assert tf.make_ndarray(defaults["k"]) == 7
     assert tf.make_ndarray(defaults["exclude"]).shape == (1, 0)
@@ -111,7 +111,7 @@ def test_a_mixed_precision_export_equals_its_layer(tmp_path):
     serving.export(model, tmp_path / "1", k=models.K)
     loaded = tf.saved_model.load(str(tmp_path / "1"))
     found = loaded.signatures["serving_default"](features=tf.constant(models.X))
-    features = tf.cast(models.X, tf.bfloat16)  # which the layer is given; it ranks in float32
+    features = tf.cast(models.X, tf.bfloat16)  # The input of the layer, which ranks in float32.
     scores, ids = model.layers[-1].top_k(features, models.K)
     models.assert_same(found, {"scores": scores, "ids": ids})
 
@@ -190,7 +190,7 @@ def test_existing_files_are_not_overwritten(tmp_path):
     of_another.mkdir()
     of_a_killed_export.mkdir()
     os.utime(of_a_killed_export, (0, 0))
-    serving.export(model, path)  # an empty folder is fine
+    serving.export(model, path)  # An empty folder is allowed.
     assert {*tmp_path.iterdir()} == {path, of_another}
     before = {one: one.read_bytes() for one in path.rglob("*") if one.is_file()}
     with pytest.raises(FileExistsError, match="Use the next number"):
@@ -216,6 +216,8 @@ def test_a_truncated_export_does_not_load(tmp_path):
         (file,) = (tmp_path / "1").rglob(name)
         whole = file.read_bytes()
         file.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises((OSError, IndexError, tf.errors.OpError)):  # as TensorFlow says it
+        with pytest.raises(
+            (OSError, IndexError, tf.errors.OpError)
+        ):  # As reported by TensorFlow.
             tf.saved_model.load(str(tmp_path / "1"))
         file.write_bytes(whole)

@@ -13,9 +13,9 @@ def build():
 
 
 def run(program, folder, signature, inputs, library=()):
-    """The outputs of a signature, by name; fails with the message of TensorFlow.
+    """Returns the outputs of a signature by name; fails with TensorFlow's message.
 
-    The environment is empty: nothing of Python, or of this process, can help.
+    The environment is empty, so that the program depends on nothing else.
     """
     done = start(program, folder, signature, inputs, library)
     assert done.returncode == 0, done.stderr
@@ -23,7 +23,7 @@ def run(program, folder, signature, inputs, library=()):
 
 
 def start(program, folder, signature, inputs, library=()):
-    """The `subprocess.CompletedProcess` of the program."""
+    """Returns the `subprocess.CompletedProcess` of the program."""
     lines = [_line(name, np.asarray(value)) for name, value in inputs.items()]
     command = [program, folder, signature, *library]
     return subprocess.run(

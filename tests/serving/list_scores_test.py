@@ -1,4 +1,4 @@
-"""Exports with an inverted file, against numpy."""
+"""Exports with an inverted file, compared with NumPy."""
 
 import itertools
 
@@ -14,11 +14,11 @@ from tf_largeout.retrieval import BruteForceIndex, ClassLists, InvertedFileIndex
 pytestmark = pytest.mark.portable
 
 LISTS, LONGEST = 9, 61
-SEED = 6  # with one probe some queries find fewer classes than k in their list
+SEED = 6  # With one probe, the list of some queries has fewer than k classes.
 
 
 class Lists:
-    """An index of random lists, of uneven lengths: which they are, the export must not mind."""
+    """An index of random lists of unequal lengths; an export works for any lists."""
 
     def __init__(self, num_probes, num_classes=models.N, dim=models.DIM, shortest=0):
         self.num_probes, random = num_probes, np.random.default_rng(SEED)
@@ -41,7 +41,7 @@ class Lists:
         return []
 
     def searched(self, k):
-        """How many lists an export searches first."""
+        """Returns the number of lists that an export searches first."""
         sizes, surely = np.sort((self.members >= 0).sum(axis=1)), 1
         while sizes[:surely].sum() < k:
             surely += 1
@@ -51,7 +51,7 @@ class Lists:
         return max(surely, most)
 
     def reached(self, features, num_lists=None):
-        """Which classes are in the lists that numpy chooses, bool `[B, num_classes]`."""
+        """Returns which classes are in the best lists, bool `[B, num_classes]`."""
         scores = features @ self.means.T + self.mean_bias
         best = np.argsort(-scores)[:, : num_lists or self.searched(models.K)]
         found = np.zeros((len(features), models.N), bool)
@@ -84,7 +84,7 @@ def test_the_best_classes_of_the_best_lists_are_found(name, num_probes, tmp_path
         num_lists = index.searched(max(k, 1))
         reached = index.reached(features, num_lists)
         found = models.best(np.where(reached, logits, -np.inf), k, exclude)["ids"]
-        # A row searches more lists if it has too few classes, or excludes as many as there are.
+        # An example searches more lists if they have too few classes after its exclusions.
         is_short = (found < 0).any(axis=1)
         is_short |= (excluded > 0) & (excluded + k > num_lists * models.N / LISTS)
         reached |= is_short[:, np.newaxis]
@@ -106,7 +106,7 @@ def test_enough_lists_are_searched_to_find_k_classes(ops, tmp_path):
         found, there = signatures["serving_default"](**inputs), min(k, models.N - 2)
         for ids, scores, row in zip(found["ids"].numpy(), found["scores"], logits, strict=True):
             assert (ids[there:] == -1).all() and len(set(ids[:there])) == there
-            expected = np.append(row, -np.inf)[ids]  # -1 is the last one
+            expected = np.append(row, -np.inf)[ids]  # The id -1 selects the last score.
             np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
     everything = np.delete(np.arange(models.N), [3, 5, 9, 100])[np.newaxis]
     inputs |= {"k": tf.constant(5), "exclude": tf.constant(everything)}
@@ -149,7 +149,9 @@ def test_an_exported_inverted_file_equals_the_index_in_python(name, ops, tmp_pat
     queries = model.layers[0](models.X)
     expected = index.top_k(queries, models.K)
     same = found["ids"].numpy() == expected[1].numpy()
-    assert same.mean() > (0.99 if ops == "custom" else 0.8)  # pieces of lists are other lists
+    assert same.mean() > (
+        0.99 if ops == "custom" else 0.8
+    )  # The export splits long lists, and so searches other ones.
     np.testing.assert_allclose(
         found["scores"].numpy()[same], expected[0].numpy()[same], rtol=1e-5, atol=1e-5
     )

@@ -1,4 +1,4 @@
-"""Exports, loaded where there is no `tf_largeout`: they answer what the model does."""
+"""Exports loaded without `tf_largeout` give the results of the model."""
 
 import os
 import pickle
@@ -16,7 +16,7 @@ from tf_largeout.ops import library
 
 HOSTED = ["large", "hash_tables", "tied", "factored", "hierarchical", "several_inputs"]
 CUSTOM = ["large", "tied", "factored", "hierarchical"]
-# The others differ from "large" by weights that no signature reads, or by their class, or are
+# The others differ from "large" only by weights that no signature reads, by their class, or are
 # exported by other tests.
 SHORT = ["large", "hierarchical", "several_inputs", "sequences"]
 
@@ -28,7 +28,7 @@ def program():
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory, request):
-    """A folder with an export of each tested model, and what `predict` gives of each."""
+    """Returns a folder with an export of each tested model, and the logits of each."""
     folder, logits = tmp_path_factory.mktemp("exports"), {}
     run_slow = request.config.getoption("run_slow")
     for name in models.MODELS if run_slow else SHORT:
@@ -42,7 +42,7 @@ def exported(tmp_path_factory, request):
 
 
 def filtered(name, logits):
-    """Inputs of the signature `top_k`."""
+    """Returns the inputs of the signature `top_k`."""
     exclude = models.excluded(logits)
     return {**models.MODELS[name][1], "k": np.int32(4), "exclude": exclude}
 
@@ -54,9 +54,9 @@ def assert_right(answer, answer_of_top_k, logits):
 
 @pytest.fixture(scope="module")
 def answers_of_python(exported, request):
-    """What a process that has imported TensorFlow alone gets of each export.
+    """Returns the results of each export in a process that imports only TensorFlow.
 
-    In the short suite it is this process; the sessions without Python are without our ops.
+    The short suite uses this process; its sessions without Python do not have our ops.
     """
     (folder, logits), calls = exported, {}
     for name in logits:
@@ -96,7 +96,9 @@ def test_a_session_without_python_gives_the_classes_of_the_model(name, exported,
 @pytest.mark.slow
 def test_a_session_without_python_looks_strings_up(exported, program):
     folder, logits = exported[0] / "strings" / "1", exported[1]["strings"]
-    inputs = {"title": models.WORDS[:4]}  # it reads words, so it cannot be sent an empty one
+    inputs = {
+        "title": models.WORDS[:4]
+    }  # The program splits its input at spaces, so strings cannot be empty.
     answer = host.run(program, folder, "serving_default", inputs)
     models.assert_same(answer, models.best(logits[:4]))
 

@@ -1,4 +1,4 @@
-"""Keras's own `model.export`: logits of all classes, and nothing that only training needs."""
+"""Keras's `model.export` has logits of all classes, and no state of training."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ HEADS = {
     },
     "factored": lambda: layers.FactoredOutput(N, 0.5),
 }
-ROW = 4 * (DIM + 1)  # bytes of a class with its bias
+ROW = 4 * (DIM + 1)  # Bytes per class with its bias.
 
 
 def built(head):
@@ -31,7 +31,7 @@ def built(head):
 
 
 def exported(model, folder):
-    """The size of the file of variables, and its logits for `models.X`."""
+    """Returns the size of the file of variables, and the logits for `models.X`."""
     model.export(folder, verbose=False)
     loaded = tf.saved_model.load(str(folder))
     size = sum(one.stat().st_size for one in (folder / "variables").iterdir())

@@ -1,4 +1,4 @@
-"""One model of each kind that can be exported, with data, and what it must answer."""
+"""One model of each kind that can be exported, with data and expected results."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ def dense(output=None, dtype=None):
 
 
 def trained(sampler):
-    """A model whose sampler and optimizer have state."""
+    """Returns a model whose sampler and optimizer have state."""
     model = dense(head(sampler))
     model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
     fit(model)
@@ -110,24 +110,24 @@ def new_model(name):
 
 
 def logits_of(model, name):
-    """What `predict` gives, by which the answers of an export are judged."""
+    """Returns the logits of `predict`, with which results of exports are compared."""
     inputs = MODELS[name][1]
     if len(inputs) == 1:
         (inputs,) = inputs.values()
-    # Strings of numpy are none of TensorFlow.
+    # TensorFlow does not accept strings of NumPy.
     inputs = inputs.astype(object) if name == "strings" else inputs
     return np.asarray(model(inputs), np.float64)
 
 
 def excluded(logits, unknown=N + 9):
-    """Some of the best classes of each row of `logits`: one twice, an unknown one, none."""
+    """Returns some of the best classes per example, with a repeated, an unknown and no id."""
     (a, b, c, *_), (d, *_), _, (e, f, *_), (g, *_) = np.argsort(-logits.reshape(BATCH, -1))
     rows = [[a, b, c, b], [d], [], [f, e, unknown], [g]]
     return harness.pad([[one if one == unknown else one % N for one in row] for row in rows])
 
 
 def best(logits, k=K, exclude=None):
-    """Scores and ids of the `k` best classes, by sorting all, padded with -inf and -1."""
+    """Returns scores and ids of the `k` best classes by a sort, padded with -inf and -1."""
     logits = np.concatenate([logits, np.full((*logits.shape[:-1], k), -np.inf)], axis=-1)
     for row, ids in enumerate([] if exclude is None else exclude):
         logits[row, ..., [one for one in ids if 0 <= one < N]] = -np.inf
@@ -137,7 +137,7 @@ def best(logits, k=K, exclude=None):
 
 
 def assert_same(found, expected, tolerance=1e-5):
-    """Scores are equal up to `tolerance`, and only classes with such scores change places."""
+    """Checks scores up to `tolerance`; classes may swap places if their scores are so close."""
     ids, scores, best_ids, best_scores = (
         np.asarray(answer[name]) for answer in (found, expected) for name in ("ids", "scores")
     )

@@ -1,6 +1,6 @@
 """A stand-in for TensorFlow Serving: `python prediction_service.py NAME FOLDER`.
 
-TensorFlow Serving itself is no package of pip. This speaks its gRPC interface,
+TensorFlow Serving is not available from pip. This program implements its gRPC interface,
 `PredictionService.Predict` and `GetModelMetadata`, for one model, by TensorFlow alone: the
 highest version in FOLDER is loaded into a session, as the server does it, and inputs that a
 signature has defaults for may be left out. It makes no batches, and does not look for new

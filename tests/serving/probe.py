@@ -1,4 +1,4 @@
-"""Asks exports by TensorFlow alone: run as a program, it is without `tf_largeout`."""
+"""Runs exports with only TensorFlow; as a program, it does not import `tf_largeout`."""
 
 import pathlib
 import pickle
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def answers(folder):
-    """Of the pickled calls in a folder, by their names."""
+    """Returns the results of the pickled calls in a folder, by name."""
     found = {}
     for name, (export, signature, inputs) in pickle.loads(
         (folder / "calls").read_bytes()

@@ -1,7 +1,7 @@
-"""`python -m tests.serving.runtimes RUNTIME FOLDER`: answers of runtimes beside TensorFlow.
+"""`python -m tests.serving.runtimes RUNTIME FOLDER`: results of other runtimes.
 
-A process of its own, because converters warn, and change settings of TensorFlow. FOLDER has an
-export each model and the file `calls`, a pickled dict of name to inputs; written is `answers`.
+A separate process, because converters warn and change settings of TensorFlow. FOLDER has an
+export of each model and the file `calls`, a pickled dict of inputs by name.
 """
 
 import os
@@ -14,7 +14,7 @@ def openvino(export, inputs):
     """OpenVINO reads SavedModels itself."""
     import openvino
 
-    # It takes bfloat16 where the processor has it: three digits of a score.
+    # By default it uses bfloat16 if the processor supports it: three digits of a score.
     exact = {"INFERENCE_PRECISION_HINT": "f32"}
     model = openvino.compile_model(openvino.convert_model(export), "CPU", exact)
     return {output.any_name: value for output, value in model(inputs).items()}

@@ -1,4 +1,4 @@
-"""The core export in OpenVINO, ONNX Runtime and LiteRT, where extra `runtimes` is installed."""
+"""Core exports in OpenVINO, ONNX Runtime and LiteRT, if the extra `runtimes` is installed."""
 
 import importlib.util
 import pickle
@@ -14,7 +14,7 @@ from tests.serving.list_scores_test import Lists
 from tests.source_tree import ROOT
 from tf_largeout import layers, serving
 
-# What each needs, and which kinds of models it cannot run; docs/guides/serving.md says why.
+# Required packages, and unsupported models; docs/guides/serving.md has the reasons.
 RUNTIMES = {
     "openvino": (["openvino"], set()),
     "onnxruntime": (["onnxruntime", "tf2onnx"], set()),
@@ -24,7 +24,7 @@ KINDS = ["large", "tied", "factored", "hierarchical", "several_inputs", "sequenc
 
 
 def several_blocks():
-    """A model whose classes are scored in two blocks."""
+    """Returns a model whose classes are scored in two blocks."""
     keras.utils.set_random_seed(5)
     head = layers.LargeOutput(70_000, bias_initializer="random_normal")
     return keras.Sequential([keras.Input([models.DIM]), head])
@@ -32,7 +32,7 @@ def several_blocks():
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """A folder with exports, their inputs, and the logits that Python gives."""
+    """Returns a folder with exports, their inputs, and the logits of the models."""
     folder, inputs, logits = tmp_path_factory.mktemp("exports"), {}, {}
     for name in KINDS:
         model, inputs[name] = models.new_model(name), models.MODELS[name][1]
@@ -53,7 +53,7 @@ def exported(tmp_path_factory):
 
 
 def answers(runtime, folder, inputs):
-    """What a runtime gives, by the name of the export."""
+    """Returns the results of a runtime by the name of the export."""
     (folder / "calls").write_bytes(pickle.dumps(inputs))
     command = [sys.executable, "-m", "tests.serving.runtimes", runtime, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
@@ -63,7 +63,7 @@ def answers(runtime, folder, inputs):
 
 @pytest.fixture(params=RUNTIMES)
 def runtime(request):
-    """The name of a runtime that is installed."""
+    """Returns the name of an installed runtime."""
     needed, _ = RUNTIMES[request.param]
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
@@ -74,7 +74,7 @@ def runtime(request):
 @pytest.mark.slow
 def test_another_runtime_gives_the_classes_of_the_model(runtime, request):
     _, refused = RUNTIMES[runtime]
-    exported = request.getfixturevalue("exported")  # only where there is a runtime
+    exported = request.getfixturevalue("exported")  # Only if a runtime is installed.
     folder, inputs, logits = exported
     found = answers(runtime, folder, {n: v for n, v in inputs.items() if n not in refused})
     assert len(found) >= 6

@@ -1,4 +1,4 @@
-"""Labels and sampled classes of a batch, scored: against a loop over rows and classes."""
+"""Logits of labels and sampled classes, compared with a loop over examples and classes."""
 
 import keras
 import numpy as np
@@ -37,7 +37,7 @@ def _candidates(removes, with_head=True):
 
 
 def _expected(removes, with_head):
-    """Logits, the lowest float where there is no effect, and log counts of each row."""
+    """Returns logits (the lowest float for classes without effect) and log counts."""
     logits, log_counts = [], []
     for row, labels in enumerate(LABELS):
         own = list(HEAD[row]) if with_head else []
@@ -71,7 +71,7 @@ def test_labels_have_logits_and_counts_of_head_or_tail():
     picked = np.take_along_axis(LOGITS, np.maximum(LABELS, 0), axis=1)
     np.testing.assert_allclose(made.true_logits, np.where(has_label, picked, 0), rtol=1e-5)
     expected = TRUE_COUNTS.copy()
-    expected[0, 1] = 1.0  # class 7 is in the head of its row
+    expected[0, 1] = 1.0  # Class 7 is in the head of its example.
     np.testing.assert_allclose(made.true_log_counts(), np.log(expected), rtol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""Labels of every accepted form, and what the others are answered."""
+"""Accepted forms of labels, and errors of other forms."""
 
 import itertools
 
@@ -14,7 +14,7 @@ NUM_CLASSES = 9
 
 
 def in_graph(features_shape, labels_shape, dtype=tf.int64):
-    """`as_label_matrix` in a graph that knows no more than the given shapes."""
+    """Runs `as_label_matrix` in a graph that knows only the given shapes."""
 
     @tf.function(
         input_signature=[tf.TensorSpec(labels_shape, dtype), tf.TensorSpec(features_shape)]
@@ -153,10 +153,10 @@ def test_the_advice_for_multi_hot_labels_gives_their_ids():
 @pytest.mark.parametrize(
     "labels, num_classes",
     [
-        ([[0, 1, -1], [1, -1, -1]], 3),  # padded
-        ([[0, 1, 2], [0, 1, 1]], 3),  # all classes of one row
-        ([[0, 0, 1, 1]], 3),  # another width
-        ([[0, 1], [1, 0]], 2),  # two distinct ids
+        ([[0, 1, -1], [1, -1, -1]], 3),  # Padded.
+        ([[0, 1, 2], [0, 1, 1]], 3),  # All classes of one example.
+        ([[0, 0, 1, 1]], 3),  # Another width.
+        ([[0, 1], [1, 0]], 2),  # Two distinct ids.
         ([[0], [0]], 1),
         (np.zeros((0, 3), np.int64), 3),
     ],
@@ -167,7 +167,7 @@ def test_valid_ids_of_0_and_1_are_accepted(labels, num_classes):
 
 
 def test_sequences_with_labels_0_and_1_are_accepted():
-    labels = np.array([[0, 1, 1], [1, 1, 0]])  # as many positions as classes
+    labels = np.array([[0, 1, 1], [1, 1, 0]])  # As many positions as classes.
     matrix = as_label_matrix(labels, tf.zeros((2, 3, 4)), num_classes=3)
     np.testing.assert_array_equal(matrix, labels.reshape(6, 1))
 

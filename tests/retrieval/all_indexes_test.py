@@ -1,4 +1,4 @@
-"""What goes wrong with an index: odd queries, broken files, many readers, changes beside."""
+"""Indexes with unusual queries, damaged files, several readers and concurrent changes."""
 
 import concurrent.futures
 import fcntl
@@ -169,7 +169,7 @@ def test_two_processes_can_read_one_file(tmp_path):
 
 
 def test_queries_of_two_threads_see_the_rows_before_or_after_an_update(index):
-    # The best class of each query is the one in its own direction, whichever way is searched.
+    # The best class of each query has its direction, so that each index finds it.
     queries = QUERIES / np.linalg.norm(QUERIES, axis=1, keepdims=True)
     one, other = 20 * queries, 20 * queries[::-1]
     index.update(np.arange(6), one)
@@ -186,7 +186,7 @@ def test_queries_of_two_threads_see_the_rows_before_or_after_an_update(index):
 
 
 def test_names_of_variables_of_indexes_are_deterministic(make, index):
-    """TensorFlow keeps 34 KB of memory for each name, for ever."""
+    """TensorFlow never frees the 34 KB that each new name takes."""
     again = make().build(ROWS)
     again.update([1], ROWS[:1])
     names = [
@@ -197,14 +197,14 @@ def test_names_of_variables_of_indexes_are_deterministic(make, index):
 
 
 def _kb_of_an_index(kind, count):
-    """Memory that is lost for each index that is built, searched, changed and dropped."""
+    """Returns the memory lost per index that is built, searched, changed and deleted."""
 
     def use():
         index = KINDS[kind]().build(ROWS[:50])
         index.remove([1])
         index.top_k(QUERIES, 3)
 
-    for _ in range(300):  # until TensorFlow has what it keeps for any
+    for _ in range(300):  # Until TensorFlow has allocated what it keeps for all.
         use()
     gc.collect()
     before = machine.resident_mb()

@@ -1,4 +1,4 @@
-"""Exports over gRPC: the client of TensorFlow Serving, against a stand-in for its server."""
+"""Exports over gRPC: TensorFlow Serving's client with a stand-in for its server."""
 
 import concurrent.futures
 import os
@@ -30,7 +30,7 @@ SERVED = ["large", "indexed", "strings", "several_inputs"]
 
 
 class Client:
-    """Asks one model of a server."""
+    """A client of one model of a server."""
 
     def __init__(self, name, port):
         self.name = name
@@ -49,7 +49,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """For each model a `Client` of a server of its own, and what Python answers."""
+    """Returns for each model a `Client` of its own server, and the expected results."""
     folder, clients, processes = tmp_path_factory.mktemp("served"), {}, []
     bare = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     for name in SERVED:

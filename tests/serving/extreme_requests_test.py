@@ -1,4 +1,4 @@
-"""Requests at and beyond the limits of an export: both kinds of ops answer alike."""
+"""Requests at and beyond the limits of an export, for both kinds of ops."""
 
 import keras
 import numpy as np
@@ -23,7 +23,7 @@ SHORT = ["large core", "large custom", "factored custom"]
 
 @pytest.fixture(scope="module", params=slow_but(SHORT, KINDS))
 def exported(request, tmp_path_factory):
-    """The signatures of an export, and the layer, whose features are the input."""
+    """Returns the signatures of an export, and its layer, whose features are the input."""
     name, ops = request.param.split()
     keras.utils.set_random_seed(2)
     layer, index = LAYERS[name](), None

@@ -1,4 +1,4 @@
-"""Rows without a label count in no mean: as with Keras's `ignore_class`, in its own loops."""
+"""Examples without labels do not count in means, as with Keras's `ignore_class`."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ N, DIM, TIME, BATCH = 19, 4, 5, 4
 RNG = np.random.default_rng(2)
 X = RNG.integers(0, 9, (4 * BATCH, TIME))  # 0 is padding, which Keras masks
 Y = np.where(RNG.random(X.shape) < 0.4, -1, RNG.integers(0, N, X.shape))
-Y[BATCH : 2 * BATCH] = -1  # a whole batch
+Y[BATCH : 2 * BATCH] = -1  # A whole batch.
 WEIGHT = RNG.random(X.shape)
 
 
@@ -31,7 +31,7 @@ def new_model(head, loss, masked, **options):
 
 
 def pair(reduction="sum_over_batch_size", masked=True, **options):
-    """A model with `LargeOutput`, and the same model with Keras's layers and losses."""
+    """Returns a model with `LargeOutput`, and the same model with Keras's layers and losses."""
     ours = new_model(
         layers.LargeOutput(N), losses.SoftmaxLoss(reduction=reduction), masked, **options
     )
@@ -92,7 +92,7 @@ OTHER_HEADS = {
 
 @pytest.mark.parametrize("name", OTHER_HEADS)
 def test_padding_changes_neither_loss_nor_step(name):
-    """Rows that are not labelled may as well not be there."""
+    """Examples without labels have no effect."""
     make, loss = OTHER_HEADS[name]
     is_labelled = Y.reshape(-1) >= 0
     found = []
@@ -108,7 +108,7 @@ def test_padding_changes_neither_loss_nor_step(name):
 
 
 def test_the_loss_of_one_label_per_sequence_is_the_log_of_the_perplexity():
-    """Of batches with equally many labels the mean that Keras makes is that of the rows."""
+    """If batches have equally many labels, Keras's mean over batches is that over examples."""
     head = layers.LargeOutput(N, samplers.UniformSampler(5, seed=1))
     model = new_model(
         head,
