@@ -1,0 +1,49 @@
+"""Sums over all classes in blocks, compared with TensorFlow's dense operations."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_largeout.classes import blockwise
+from tf_largeout.classes.class_sums import dot_products, sums_of_classes
+
+N, DIM, BATCH = 150, 4, 7
+RNG = np.random.default_rng(0)
+ROWS, BIAS, FEATURES = (
+    tf.constant(RNG.normal(size=shape), tf.float32) for shape in ((N, DIM), (N,), (BATCH, DIM))
+)
+WEIGHTS = tf.constant(RNG.normal(size=(2, BATCH)), tf.float32)
+
+
+def soft_capped(features, rows, biases):
+    return 2 * tf.tanh(dot_products(features, tf.math.l2_normalize(rows, axis=1), biases) / 2)
+
+
+@pytest.mark.parametrize("graph", [False, True], ids=["eager", "graph"])
+@pytest.mark.parametrize("bias", [BIAS, None], ids=["bias", "no bias"])
+@pytest.mark.parametrize("term", [tf.math.softplus, None], ids=["softplus", "no term"])
+@pytest.mark.parametrize("score", [dot_products, soft_capped])
+def test_sums_and_gradients_equal_those_of_dense_operations(
+    score, term, bias, graph, monkeypatch
+):
+    monkeypatch.setattr(blockwise, "_NUMBERS_OF_A_BLOCK", 1)  # blocks of 64 classes
+    inputs = [FEATURES, ROWS] + ([] if bias is None else [bias])
+
+    def dense(features, rows, bias):
+        scores = score(features, rows, bias)
+        total = tf.zeros([BATCH]) if term is None else tf.reduce_sum(term(scores), axis=1)
+        return tf.reduce_logsumexp(scores, axis=1), total
+
+    def in_blocks(features, rows, bias):
+        return sums_of_classes(features, rows, bias, score, term)
+
+    def results(function):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            found = function(FEATURES, ROWS, bias)
+            objective = tf.reduce_sum(WEIGHTS * tf.stack(found))
+        return [*found, *tape.gradient(objective, inputs)]
+
+    run = tf.function(results) if graph else results
+    for found, expected in zip(run(in_blocks), results(dense), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
