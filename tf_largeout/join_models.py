@@ -87,6 +87,13 @@ def _head(model: keras.Model) -> LargeOutput:
 
 
 def _require_logit_ranking(model: keras.Model, head: LargeOutput) -> None:
+    if head.normalize or head.scale not in (None, 1.0) or head.logit_soft_cap is not None:
+        raise ValueError(
+            "`join_models` computes the mean of inner products, but the output layer of model "
+            f"'{model.name}' has normalize={head.normalize}, scale={head.scale} and "
+            f"logit_soft_cap={head.logit_soft_cap}. Join models whose output layers do not use "
+            "these arguments, or average the scores of `top_k`."
+        )
     head.follow(compiled_loss(model), replace=False)
     if head.ranking != "logit":
         raise ValueError(

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.classes import blockwise
+from tf_largeout.classes import blockwise, class_sums
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.ops import class_scan_ops, row_dot_ops
@@ -52,13 +52,17 @@ class ClassMatrix(ClassScorer):
         return self.variables()
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        return tf.gather(self.variables()[0], ids)
+        return self.as_read(tf.gather(self.variables()[0], ids))
+
+    def as_read(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns class rows, `[..., dim]`, in the form in which the classes are scored."""
+        return rows
 
     def values(self) -> tf.Tensor:
-        return tf.convert_to_tensor(self._embeddings.value)
+        return self.as_read(tf.convert_to_tensor(self._embeddings.value))
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
-        embeddings = tf.cast(self._embeddings.value, features.dtype)
+        embeddings = tf.cast(self.values(), features.dtype)
         logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
         if self._bias is None:
             return logits
@@ -138,7 +142,7 @@ class ClassMatrix(ClassScorer):
         def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
             end = tf.minimum(first + block, count)
             ids = tf.range(first, end) if classes is None else classes[first:end]
-            logits = tf.matmul(features, tf.gather(embeddings, ids), transpose_b=True)
+            logits = tf.matmul(features, self.rows(ids), transpose_b=True)
             if bias is not None:
                 logits += tf.gather(bias, ids)
             return end, function(state, logits, ids)
@@ -149,6 +153,27 @@ class ClassMatrix(ClassScorer):
             (tf.constant(0, tf.int64), state),
             parallel_iterations=1,
         )[1]
+
+    def exact_scores(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        variables = [one for one in self.variables() if one is not None]
+        rows, *biases = map(tf.convert_to_tensor, variables)
+
+        def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
+            return function(class_sums.dot_products(features, self.as_read(rows), biases))
+
+        bias = biases[0] if biases else None
+        log_partition, _ = class_sums.sums_of_classes(features, rows, bias, score)
+        ids = tf.maximum(labels, 0)
+        own = self.as_read(class_sums.gathered(rows, ids))
+        logits = tf.linalg.matvec(own, features)
+        for one in biases:
+            logits += class_sums.gathered(one, ids)
+        return log_partition, tf.where(labels >= 0, function(logits), 0)
 
     def each_replica(self, function: Callable[[], Any]) -> None:
         strategy = getattr(self._embeddings.value, "distribute_strategy", None)

@@ -62,6 +62,21 @@ class ClassScorer:
         self.num_classes, self.dim, self.has_bias = num_classes, dim, has_bias
         self._owner = owner
 
+    # The soft cap of the logits, or None.
+    soft_cap: float | None = None
+
+    @property
+    def uncapped(self) -> Any:
+        """The classes with logits without a soft cap."""
+        return self
+
+    def capped(self, logits: tf.Tensor) -> tf.Tensor:
+        """Applies the soft cap, if there is one; the lowest float and -inf stay as they are."""
+        if self.soft_cap is None:
+            return logits
+        capped = self.soft_cap * tf.tanh(logits / self.soft_cap)
+        return tf.where(logits > logits.dtype.min, capped, logits)
+
     def shards(self) -> list[ClassShard]:
         """The ranges of classes over which search structures are built, in their order."""
         return [ClassShard(matrix=self, first=0, num_rows=self.num_classes)]
@@ -174,6 +189,26 @@ class ClassScorer:
         shape = tf.shape(ids)
         return self.fold_logits(features, add, tf.zeros(shape), width=shape[1])
 
+    def exact_scores(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns `log sum_c exp(f(o_c))` and `f(o_y)`, with gradients, in O(num_classes).
+
+        Gradients of the class embeddings and biases are dense.
+
+        Args:
+            features: float32 `[B, dim]`.
+            labels: int64 `[B, L]`, padded with -1.
+            function: Differentiable elementwise function f.
+
+        Returns:
+            float32 `[B]`, and float32 `[B, L]`, 0 at padding.
+        """
+        raise self._missing("exact_scores")
+
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the `k` classes with the highest logits, exactly, see `ops.class_top_k`.
 
@@ -203,7 +238,7 @@ class ClassScorer:
         fold = functools.partial(self.fold_logits, features, classes=classes)
         return blockwise.top_k(fold, tf.shape(features)[0], k)
 
-    def absolute(self) -> "AbsoluteScores":
+    def absolute(self) -> "ClassScorer":
         """Returns a view of these classes whose logits are the absolute values `|logit|`."""
         return AbsoluteScores(self)
 

@@ -1,6 +1,6 @@
 """Sums over all classes, with gradients, computed in blocks of classes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -41,64 +41,118 @@ def sums_of_classes(
     Returns:
         Two float32 tensors `[B]`; the second is 0 without a `term`.
     """
-    biases = [] if bias is None else [bias]
+    sums, biases = _BlockSums(score, term), [] if bias is None else [bias]
 
     @tf.custom_gradient
-    def compute(features: tf.Tensor, embeddings: tf.Tensor, *biases: tf.Tensor) -> Any:
-        batch, count = tf.shape(features)[0], tf.shape(embeddings)[0]
-        block = tf.cast(block_size(batch, embeddings.shape[1], 1), tf.int32)
+    def compute(features: tf.Tensor, *weights: tf.Tensor) -> Any:
+        log_partition, total = sums.forward(features, weights)
 
-        def of_block(first: tf.Tensor) -> list[tf.Tensor]:
-            end = tf.minimum(first + block, count)
-            return [values[first:end] for values in (embeddings, *biases)]
+        def gradient(d_log_partition: tf.Tensor, d_total: tf.Tensor) -> list[tf.Tensor]:
+            return sums.backward(features, weights, log_partition, d_log_partition, d_total)
+
+        return (log_partition, total), gradient
+
+    return compute(features, embeddings, *biases)
+
+
+class _BlockSums:
+    """The two passes of `sums_of_classes`. `weights` are the embeddings, and biases if any."""
+
+    def __init__(self, score: Score, term: Callable[[tf.Tensor], tf.Tensor] | None) -> None:
+        self._score, self._term = score, term
+
+    def forward(
+        self, features: tf.Tensor, weights: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        batch, count = tf.shape(features)[0], tf.shape(weights[0])[0]
+        block = _block_size(features)
 
         def add(first: tf.Tensor, log_partition: tf.Tensor, total: tf.Tensor) -> Any:
-            rows, *own = of_block(first)
-            scores = score(features, rows, own[0] if own else None)
+            end = tf.minimum(first + block, count)
+            scores = self._scores(features, [values[first:end] for values in weights])
             both = tf.stack([log_partition, tf.reduce_logsumexp(scores, axis=1)])
-            if term is not None:
-                total += tf.reduce_sum(term(scores), axis=1)
-            return first + block, tf.reduce_logsumexp(both, axis=0), total
+            if self._term is not None:
+                total += tf.reduce_sum(self._term(scores), axis=1)
+            return end, tf.reduce_logsumexp(both, axis=0), total
 
         start = (tf.constant(0), tf.fill([batch], NOTHING), tf.zeros([batch]))
         _, log_partition, total = tf.while_loop(
             lambda first, *_: first < count, add, start, parallel_iterations=1
         )
+        return log_partition, total
 
-        def gradient(d_log_partition: tf.Tensor, d_total: tf.Tensor) -> list[tf.Tensor]:
-            num_blocks = (count + block - 1) // block
-            arrays = [
-                tf.TensorArray(tf.float32, num_blocks, infer_shape=False)
-                for _ in (embeddings, *biases)
-            ]
+    def backward(
+        self,
+        features: tf.Tensor,
+        weights: Sequence[tf.Tensor],
+        log_partition: tf.Tensor,
+        d_log_partition: tf.Tensor,
+        d_total: tf.Tensor,
+    ) -> list[tf.Tensor]:
+        count, block = tf.shape(weights[0])[0], _block_size(features)
+        num_blocks = (count + block - 1) // block
+        arrays = [tf.TensorArray(tf.float32, num_blocks, infer_shape=False) for _ in weights]
 
-            def add_block(
-                index: tf.Tensor, d_features: tf.Tensor, arrays: list[tf.TensorArray]
-            ) -> Any:
-                parts = of_block(index * block)
-                with tf.GradientTape(persistent=term is not None) as tape:
-                    tape.watch([features, *parts])
-                    scores = score(features, parts[0], parts[1] if biases else None)
-                    summed = None if term is None else term(scores)
-                probabilities = tf.exp(scores - log_partition[:, tf.newaxis])
-                d_scores = probabilities * d_log_partition[:, tf.newaxis]
-                if summed is not None:
-                    d_summed = tf.broadcast_to(d_total[:, tf.newaxis], tf.shape(scores))
-                    d_scores += tape.gradient(summed, scores, d_summed)
-                d_own, *d_parts = tape.gradient(scores, [features, *parts], d_scores)
-                arrays = [
-                    array.write(index, one) for array, one in zip(arrays, d_parts, strict=True)
-                ]
-                return index + 1, d_features + d_own, arrays
-
-            _, d_features, arrays = tf.while_loop(
-                lambda index, *_: index < num_blocks,
-                add_block,
-                (tf.constant(0), tf.zeros_like(features), arrays),
-                parallel_iterations=1,
+        def add(index: tf.Tensor, d_features: tf.Tensor, arrays: list[tf.TensorArray]) -> Any:
+            first = index * block
+            parts = [values[first : tf.minimum(first + block, count)] for values in weights]
+            d_own, *d_parts = self._gradients_of_block(
+                features, parts, log_partition, d_log_partition, d_total
             )
-            return [d_features, *(array.concat() for array in arrays)]
+            arrays = [
+                array.write(index, one) for array, one in zip(arrays, d_parts, strict=True)
+            ]
+            return index + 1, d_features + d_own, arrays
 
-        return (log_partition, total), gradient
+        _, d_features, arrays = tf.while_loop(
+            lambda index, *_: index < num_blocks,
+            add,
+            (tf.constant(0), tf.zeros_like(features), arrays),
+            parallel_iterations=1,
+        )
+        return [d_features, *(array.concat() for array in arrays)]
 
-    return compute(features, embeddings, *biases)
+    def _gradients_of_block(
+        self,
+        features: tf.Tensor,
+        parts: list[tf.Tensor],
+        log_partition: tf.Tensor,
+        d_log_partition: tf.Tensor,
+        d_total: tf.Tensor,
+    ) -> list[tf.Tensor]:
+        """Returns the gradients of the features and of the block's weights."""
+        with tf.GradientTape(persistent=self._term is not None) as tape:
+            tape.watch([features, *parts])
+            scores = self._scores(features, parts)
+            summed = None if self._term is None else self._term(scores)
+        probabilities = tf.exp(scores - log_partition[:, tf.newaxis])
+        d_scores = probabilities * d_log_partition[:, tf.newaxis]
+        if summed is not None:
+            d_summed = tf.broadcast_to(d_total[:, tf.newaxis], tf.shape(scores))
+            d_scores += tape.gradient(summed, scores, d_summed)
+        return tape.gradient(scores, [features, *parts], d_scores)
+
+    def _scores(self, features: tf.Tensor, parts: list[tf.Tensor]) -> tf.Tensor:
+        return self._score(features, parts[0], parts[1] if len(parts) > 1 else None)
+
+
+def _block_size(features: tf.Tensor) -> tf.Tensor:
+    return tf.cast(block_size(tf.shape(features)[0], features.shape[1], 1), tf.int32)
+
+
+def gathered(values: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    """Returns `tf.gather(values, ids)`, with a dense gradient, which adds to other dense ones.
+
+    Args:
+        values: float32 `[n, ...]`.
+        ids: int64, of any shape.
+    """
+
+    @tf.custom_gradient
+    def compute(values: tf.Tensor) -> Any:
+        def gradient(d_found: tf.Tensor) -> tf.Tensor:
+            return tf.math.unsorted_segment_sum(d_found, ids, tf.shape(values)[0])
+
+        return tf.gather(values, ids), gradient
+
+    return compute(values)

@@ -12,6 +12,7 @@ from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
 from tf_largeout.classes.class_shard import ClassShard
+from tf_largeout.classes.normalized_matrix import NormalizedMatrix, statistics_in_blocks
 from tf_largeout.ops import class_scan_ops
 from tf_largeout.variables.row_shard import map_by_shard, split
 
@@ -35,6 +36,7 @@ class ShardedMatrix(ClassScorer):
         embeddings: Keras variables `[n_i, dim]`, in the order of the classes.
         biases: Keras variables `[n_i]` on the same devices, or None.
         owner: Name of the layer, for messages.
+        matrix_class: `ClassMatrix`, or `NormalizedMatrix` to score normalized rows.
     """
 
     def __init__(
@@ -42,13 +44,15 @@ class ShardedMatrix(ClassScorer):
         embeddings: Sequence[keras.Variable],
         biases: Sequence[keras.Variable] | None,
         owner: str,
+        matrix_class: type[ClassMatrix] = ClassMatrix,
     ) -> None:
         firsts = [0, *itertools.accumulate(rows.shape[0] for rows in embeddings)]
         super().__init__(firsts[-1], embeddings[0].shape[1], biases is not None, owner)
         self._biases = list(biases or [])
+        self._is_normalized = issubclass(matrix_class, NormalizedMatrix)
         self._shards: list[ClassShard] = []
         for number, rows in enumerate(embeddings):
-            matrix = ClassMatrix(rows, biases[number] if biases else None, owner)
+            matrix = matrix_class(rows, biases[number] if biases else None, owner)
             shard = ClassShard(
                 matrix=matrix,
                 first=firsts[number],
@@ -119,6 +123,8 @@ class ShardedMatrix(ClassScorer):
         labels.
         """
         features, labels = tf.cast(features, tf.float32), self._checked(labels)
+        if self._is_normalized:
+            return statistics_in_blocks(self, features, labels, compute_dtype, training)
 
         def of_own(shard: ClassShard) -> ClassStatistics:
             return shard.matrix.statistics(features, shard.to_local(labels), compute_dtype)
@@ -142,11 +148,25 @@ class ShardedMatrix(ClassScorer):
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
     ) -> tf.Tensor:
         """As `ClassMatrix.ranked_scores`."""
+        if self._is_normalized:
+            return ClassScorer.ranked_scores(self, tf.cast(features, tf.float32), ids)
 
         def own_scores(shard: ClassShard) -> tf.Tensor:
             return shard.matrix.ranked_scores(features, shard.to_local(ids), compute_dtype)
 
         return tf.add_n(self._each(own_scores))
+
+    def exact_scores(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        def of(shard: ClassShard) -> tuple[tf.Tensor, tf.Tensor]:
+            return shard.matrix.exact_scores(features, shard.to_local(labels), function)
+
+        log_partitions, scores = zip(*self._each(of), strict=True)
+        return tf.reduce_logsumexp(tf.stack(log_partitions), axis=0), tf.add_n(list(scores))
 
     def _scan(
         self, features: tf.Tensor, labels: tf.Tensor, true_logits: tf.Tensor, compute_dtype: str

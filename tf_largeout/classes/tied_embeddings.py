@@ -205,8 +205,8 @@ def _require_transposed_table(layer: keras.layers.Layer, owner: str) -> None:
     if layer.logit_soft_cap is not None:
         raise ValueError(
             f"{message}ReversibleEmbedding '{layer.name}' has logit_soft_cap="
-            f"{layer.logit_soft_cap}, which LargeOutput does not apply. Make the layer without "
-            "a soft cap, or leave `embeddings` out."
+            f"{layer.logit_soft_cap}, which a shared table does not bring along. Make the "
+            "layer without a soft cap, and give the LargeOutput its `logit_soft_cap`."
         )
 
 

@@ -179,6 +179,16 @@ class ClassOutput(keras.layers.Layer):
         """
         return OutputTag(self, features, training)
 
+    def queries(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns the vectors whose inner products with the class rows are the logits.
+
+        By default the features.
+
+        Args:
+            features: Float `[..., dim]`, the input of the layer.
+        """
+        return features
+
     def call(self, features: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         self._require_dense(features)
         # The dense reads are in a separate function. TensorFlow orders each read of a variable
@@ -196,7 +206,7 @@ class ClassOutput(keras.layers.Layer):
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
         if not are_logits_left_out():
-            return self.class_matrix.logits(features)
+            return self.class_matrix.logits(self.queries(features))
         shape = tf.concat([tf.shape(features)[:-1], [self.num_classes]], axis=0)
         return tf.zeros(shape, features.dtype)
 
@@ -260,7 +270,7 @@ class ClassOutput(keras.layers.Layer):
                 "not logits."
             )
         scorer = self.scorer(self.ranking_by(absolute))
-        return exact_top_k(scorer, features, k, exclude, allowed)
+        return exact_top_k(scorer, self.queries(features), k, exclude, allowed)
 
     def class_embeddings(self) -> tf.Tensor:
         """Returns the class embeddings, `[num_classes, dim]`, without the bias.

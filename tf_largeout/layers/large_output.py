@@ -1,5 +1,6 @@
 """`LargeOutput`: the last layer of a model with very many classes."""
 
+import math
 import random
 from collections.abc import Mapping, MutableMapping
 from typing import Any
@@ -8,9 +9,11 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import samplers
-from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
+from tf_largeout.arguments import MOST_CLASSES, boolean, real_number, whole_number
+from tf_largeout.classes.capped_scores import CappedScores
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.normalized_matrix import NormalizedMatrix, unit_length
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.layers.class_output import ClassOutput
@@ -26,6 +29,9 @@ from tf_largeout.variables import (
     sharded_table,
 )
 from tf_largeout.variables.sharded_table import ShardedTable
+
+LEARNED = "learned"
+_SCALE_OF_COSINES = 64.0  # of ArcFace
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -82,6 +88,23 @@ class LargeOutput(ClassOutput):
             `tf_largeout.distribute.connect`, shard i and its optimizer slots are on server `i %
             num_servers`. Otherwise all shards are in this process. Losses, metrics, `top_k` and
             saved files are the same as with one shard.
+        normalize: Whether to divide features and class rows by their lengths. The logits are
+            then `scale * cos(h, w_c) + b_c`, as in ArcFace (Deng et al. 2019). Rows are
+            normalized when they are read, so gradients of sampled losses stay sparse. A vector
+            of zeros has the cosine 0. `class_embeddings()` returns normalized rows. Search an
+            index of them by `predict_top_k(index=...)`, which also transforms the features.
+            `InvertedFileSampler`, `KernelTreeSampler` and `LSHSampler` search rows that are not
+            normalized: losses stay unbiased, but the negatives are less hard. Exact losses do
+            not support compute_dtype="bfloat16".
+        scale: Number above 0 that multiplies the products of features and class rows, before
+            the bias. It is the inverse of the temperature of the softmax. "learned" trains it:
+            the weight `logit_scale` stores its log, as in CLIP (Radford et al. 2021). None, the
+            default, is 64 with `normalize`, as in ArcFace, and 1 without. "learned" starts with
+            this number.
+        logit_soft_cap: Number c above 0: the logits are `c * tanh(o / c)`, after the bias, as
+            in Gemma 2. Sampled losses cap the logits before they subtract log counts. The order
+            of the classes stays the same. None, the default, means no cap. Exact losses with a
+            cap do not support compute_dtype="bfloat16".
         **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,
         metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The default
         is the ranking of the loss that trains the layer.
@@ -100,15 +123,16 @@ class LargeOutput(ClassOutput):
     Attributes:
         embeddings: Keras variable `[num_classes, dim]`, one row per class; None if the layer
             has shards.
+        logit_scale: Keras variable, float32 scalar, the log of a learned scale; else None.
         bias: Keras variable `[num_classes]`; None without biases, or if the layer has shards.
 
     Raises:
-        ValueError: If `num_classes` or `num_shards` is not an integer in range, `use_bias` is
-            not a bool, there is an `activity_regularizer` (it would need all logits in each
-            step), an array of initial values does not have the shape of its weight, the input
-            has fewer than two dimensions, the last dimension of the input is unknown, or
-            `num_shards` above 1 is not supported with another argument. The message says what
-            to use instead.
+        ValueError: If `num_classes` or `num_shards` is not an integer in range, `use_bias` or
+            `normalize` is not a bool, `scale` or `logit_soft_cap` is not above 0, there is an
+            `activity_regularizer` (it would need all logits in each step), an array of initial
+            values does not have the shape of its weight, the input has fewer than two
+            dimensions, the last dimension of the input is unknown, or `num_shards` above 1 is
+            not supported with another argument. The message says what to use instead.
     """
 
     rankings = ("logit", "absolute")
@@ -122,9 +146,17 @@ class LargeOutput(ClassOutput):
         bias_initializer: InitializerLike | TensorLike | None = "zeros",
         embeddings: keras.layers.Layer | keras.Variable | None = None,
         num_shards: int = 1,
+        normalize: bool = False,
+        scale: float | str | None = None,
+        logit_soft_cap: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.normalize = boolean("normalize", normalize)
+        self.scale = _checked_scale(scale)
+        self.logit_soft_cap = logit_soft_cap
+        if logit_soft_cap is not None:
+            self.logit_soft_cap = real_number("logit_soft_cap", logit_soft_cap, 0, False)
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
         self.num_shards = _checked_num_shards(
             num_shards, self.num_classes, embeddings is not None
@@ -140,7 +172,8 @@ class LargeOutput(ClassOutput):
             self.tied_layer = self._tied.layer  # Keras trains and saves it with this layer
             refuse_initializer(embeddings_initializer)
         self.bias: keras.Variable = None
-        self.class_matrix: ClassMatrix | ShardedMatrix = None  # type: ignore[assignment]  # until built
+        self.logit_scale: keras.Variable = None
+        self.class_matrix: ClassMatrix | ShardedMatrix | CappedScores = None  # type: ignore[assignment]  # until built
         self.seed_state: keras.Variable = None
 
     def build(self, input_shape: Shape) -> None:
@@ -174,11 +207,17 @@ class LargeOutput(ClassOutput):
             self._add_shards(dim)
         else:
             self._add_tables(dim)
+        if self.logit_soft_cap is not None:
+            self.class_matrix = CappedScores(self.class_matrix, self.logit_soft_cap)
+        if self.scale == LEARNED:
+            self.logit_scale = self.add_class_weight(
+                "logit_scale", (), keras.initializers.Constant(math.log(self._first_scale()))
+            )
         if self.sampler is not None:
             self.seed_state = self._add_seed_state(self.sampler.seed)
             self.sampler.build(self)
-            if isinstance(self.class_matrix, ClassMatrix) and self._sampler_follows_rows():
-                self.class_matrix.on_rows_changed(self._notify_sampler)
+            if self._sampler_follows_rows():  # never with several shards
+                self.class_matrix.shards()[0].matrix.on_rows_changed(self._notify_sampler)
 
     def _add_tables(self, dim: int) -> None:
         if self._tied is None:
@@ -195,7 +234,8 @@ class LargeOutput(ClassOutput):
             self.bias = self.add_class_weight(
                 "bias", (self.num_classes,), self.bias_initializer
             )
-        self.class_matrix = ClassMatrix(self.embeddings, self.bias, self.name)
+        matrix = NormalizedMatrix if self.normalize else ClassMatrix
+        self.class_matrix = matrix(self.embeddings, self.bias, self.name)
 
     def _add_shards(self, dim: int) -> None:
         shard_weights.require_placement(self.name, self.num_shards)
@@ -220,7 +260,8 @@ class LargeOutput(ClassOutput):
             biases = shard_weights.add_shards(
                 self, "bias", (self.num_classes,), self.bias_initializer, "bias_initializer"
             )
-        self.class_matrix = ShardedMatrix(embeddings, biases, self.name)
+        matrix = NormalizedMatrix if self.normalize else ClassMatrix
+        self.class_matrix = ShardedMatrix(embeddings, biases, self.name, matrix)
 
     def _sampler_follows_rows(self) -> bool:
         return type(self.sampler).rows_changed is not samplers.Sampler.rows_changed  # type: ignore[union-attr]
@@ -234,7 +275,7 @@ class LargeOutput(ClassOutput):
         for name, value in list(vars(self).items()):
             if isinstance(value, keras.Variable) and id(value) not in kept:
                 delattr(self, name)  # removes it from the weights that Keras tracks
-        self.embeddings = self.bias = self.seed_state = None
+        self.embeddings = self.bias = self.logit_scale = self.seed_state = None
         self.class_matrix = None  # type: ignore[assignment]
         if self.sampler is not None:
             self.sampler.release()
@@ -253,6 +294,24 @@ class LargeOutput(ClassOutput):
                 autocast=False,
                 aggregation="only_first_replica",
             )
+
+    def _first_scale(self) -> float:
+        return _SCALE_OF_COSINES if self.normalize else 1.0
+
+    def scale_value(self) -> float | tf.Tensor:
+        """Returns the number that multiplies the logits before the bias; float32 if learned."""
+        if self.scale == LEARNED:
+            return tf.exp(tf.convert_to_tensor(self.logit_scale.value))
+        return self._first_scale() if self.scale is None else self.scale
+
+    def queries(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns the features, normalized if `normalize` is true, times the scale."""
+        if not self.normalize and self.scale in (None, 1.0):
+            return features
+        queries = tf.cast(features, tf.float32)
+        if self.normalize:
+            queries = unit_length(queries)
+        return tf.cast(queries * self.scale_value(), features.dtype)
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> LazyLogits:
         if self._tied is not None:
@@ -330,7 +389,25 @@ class LargeOutput(ClassOutput):
             "bias_initializer": initializers.serialize(self.bias_initializer),
             "embeddings": None if self._tied is None else self._tied.serialize(),
             "num_shards": self.num_shards,
+            "normalize": self.normalize,
+            "scale": self.scale,
+            "logit_soft_cap": self.logit_soft_cap,
         }
+
+
+def _checked_scale(scale: float | str | None) -> float | str | None:
+    """Returns `scale`; a number as a float.
+
+    Raises:
+        ValueError: If it is neither a number above 0, nor "learned", nor None.
+    """
+    if scale is None or (isinstance(scale, str) and scale == LEARNED):
+        return scale
+    if isinstance(scale, str):
+        raise ValueError(
+            f"`scale` must be a number above 0, 'learned' or None. Received: scale={scale!r}."
+        )
+    return real_number("scale", scale, least=0, allow_least=False)
 
 
 def _checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:

@@ -188,7 +188,9 @@ class _Finder(keras.Model):
         queries = tf.cast(queries, tf.float32)
         found = self._index.top_k(queries, self._k, exclude=exclude, allowed=self._allowed)
         shape = tf.concat([tf.shape(features)[:-1], [self._k]], axis=0)
-        return tf.reshape(found[0], shape), tf.reshape(found[1], shape)
+        return tf.reshape(layer.class_matrix.capped(found[0]), shape), tf.reshape(
+            found[1], shape
+        )
 
 
 def _refuse_one_row_for_positions(
@@ -227,4 +229,4 @@ def _require_same_classes(index: TopKIndex, layer: Any) -> None:
         )
     if hasattr(index, "require_current"):
         with tf.init_scope():
-            index.require_current(layer.class_matrix)
+            index.require_current(layer.class_matrix.uncapped)

@@ -1,6 +1,7 @@
 """Finds the best classes in an export, by scoring all of them."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -55,6 +56,25 @@ class AllClasses:
             return self._scorer.top_k(features, k)
         search = functools.partial(self._scorer.top_k, features)
         return search_without(search, self.num_classes, exclude, k)
+
+
+class CappedClasses:
+    """Classes whose scores get a soft cap after the search, which ranks by uncapped scores.
+
+    Args:
+        classes: The search.
+        capped: Applies the soft cap to scores, and leaves -inf as it is.
+    """
+
+    def __init__(self, classes: ClassScores, capped: Callable[[tf.Tensor], tf.Tensor]) -> None:
+        self._classes, self._capped = classes, capped
+
+    def top_k(
+        self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `ClassScores.top_k`."""
+        scores, ids = self._classes.top_k(features, k, exclude)
+        return self._capped(scores), ids
 
 
 class BlockedProducts:

@@ -87,12 +87,12 @@ class Endpoints:
         Features are float32 `[B, dim]`, and zeros for examples whose features or scores may
         not be finite. The shape is None if the model's features are `[B, dim]`.
         """
-        features = output_tag(self._model, inputs, "`export`").features
+        tag = output_tag(self._model, inputs, "`export`")
+        features = tag.layer.queries(tf.cast(tag.features, tf.float32))
         shape = None
         if features.shape.rank > 2:
             shape = tf.shape(features)[:-1]
             features = tf.reshape(features, [-1, features.shape[-1]])
-        features = tf.cast(features, tf.float32)
         size = tf.reduce_sum(tf.abs(features), axis=1, keepdims=True)
         finite = size <= self._largest_features  # false for NaN
         return tf.where(finite, features, 0.0), finite, shape

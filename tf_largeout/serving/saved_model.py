@@ -10,12 +10,17 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.classes.class_scorer import AbsoluteScores
+from tf_largeout.classes.class_scorer import AbsoluteScores, ClassScorer
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import class_names as class_names_file
 from tf_largeout.serving import file_sizes, weight_ranges
 from tf_largeout.serving.class_names import ClassNames
-from tf_largeout.serving.class_scores import AllClasses, BlockedProducts, ClassScores
+from tf_largeout.serving.class_scores import (
+    AllClasses,
+    BlockedProducts,
+    CappedClasses,
+    ClassScores,
+)
 from tf_largeout.serving.endpoints import Answer, Endpoints, output_layer_of
 from tf_largeout.serving.list_scores import IndexedClasses, ListedProducts, ListIndex
 from tf_largeout.serving.model_inputs import input_specs
@@ -139,6 +144,16 @@ def _require_free(path: str) -> None:
 def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
     """Returns the object that finds the best classes, for this kind of `ops`."""
     scorer = layer.scorer(layer.ranking)
+    if scorer.soft_cap is not None:
+        found = _class_scores_of(layer, scorer.uncapped, index, ops)
+        return CappedClasses(found, scorer.capped)
+    return _class_scores_of(layer, scorer, index, ops)
+
+
+def _class_scores_of(
+    layer: ClassOutput, scorer: ClassScorer, index: ListIndex | None, ops: str
+) -> ClassScores:
+    """As `_class_scores`, for a scorer without a soft cap."""
     signed = scorer.signed if isinstance(scorer, AbsoluteScores) else scorer
     is_absolute, products = scorer is not signed, signed.as_products()
     if index is None:

@@ -31,6 +31,7 @@ def largest_features(layer: ClassOutput) -> float:
         for weight in layer.weights
         if weight.dtype.startswith("float") and not weight.name.startswith("sampler_")
     }
+    largest.pop("logit_scale", None)  # the features are scaled already
     slope = max(largest.values())
     if isinstance(layer, FactoredOutput):
         width = int(layer.class_matrix.state.mixing.shape[0])

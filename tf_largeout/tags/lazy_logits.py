@@ -1,5 +1,6 @@
 """The tag of `LargeOutput`: logits of the classes that a sampled loss needs."""
 
+import functools
 from typing import Any
 
 import tensorflow as tf
@@ -23,6 +24,11 @@ class LazyLogits(OutputTag):
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
         self._candidates: Candidates | None = None
+
+    @functools.cached_property
+    def flat_features(self) -> tf.Tensor:
+        """The layer's `queries` of the features, `[B, dim]`, checked to be finite."""
+        return self.layer.queries(super().flat_features)
 
     def draw_candidates(
         self,

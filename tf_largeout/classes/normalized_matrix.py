@@ -1,0 +1,108 @@
+"""`NormalizedMatrix`: classes whose rows are divided by their lengths."""
+
+import tensorflow as tf
+
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.ops import row_dot_ops
+
+
+class NormalizedMatrix(ClassMatrix):
+    """Classes with the logits `o_c = <w_c / |w_c|, h> + b_c`.
+
+    The variables hold rows of any length. Each method normalizes the rows that it reads, so
+    time and memory grow with the number of rows that are read, and gradients stay sparse. A row
+    of zeros has the cosine 0 with all features.
+    """
+
+    def as_read(self, rows: tf.Tensor) -> tf.Tensor:
+        return unit_length(rows)
+
+    def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """As `ClassScorer.as_products`: a new variable with the normalized rows."""
+        return tf.Variable(self.values(), trainable=False, name="embeddings"), (
+            self.variables()[1]
+        )
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return self.dots_and_rows(features, ids, tf.zeros([0], tf.int64))[0]
+
+    def dots_and_rows(
+        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """As `ClassMatrix.dots_and_rows`, with normalized rows.
+
+        The lengths of the examples' own classes are computed once for each distinct class.
+        """
+        embeddings, bias = self.variables()
+        products, rows, _ = row_dot_ops.row_dots_and_rows(
+            features, embeddings, None, ids, shared_ids
+        )
+        is_class = ids >= 0
+        flat = tf.reshape(tf.maximum(ids, 0), [-1])
+        distinct, places = tf.unique(flat)
+        own = tf.gather(embeddings, distinct)
+        scales = tf.gather(_inverse_length(own), places)
+        logits = tf.where(is_class, products, 0) * tf.reshape(scales, tf.shape(ids))
+        biases = tf.zeros(tf.shape(shared_ids))
+        if bias is not None:
+            both = tf.gather(bias, tf.concat([flat, shared_ids], axis=0))
+            of_own, biases = tf.split(both, [tf.size(flat), tf.size(shared_ids)])
+            logits += tf.reshape(of_own, tf.shape(ids))
+        lowest = logits.dtype.min
+        return tf.where(is_class, logits, lowest), self.as_read(rows), biases
+
+    def statistics(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
+    ) -> ClassStatistics:
+        """As `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
+        return statistics_in_blocks(self, features, labels, compute_dtype, training)
+
+    def ranked_scores(
+        self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
+    ) -> tf.Tensor:
+        """As `ClassScorer.ranked_scores`, by a pass over the classes."""
+        return ClassScorer.ranked_scores(self, tf.cast(features, tf.float32), ids)
+
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self.top_k_of(features, None, k)
+
+
+def unit_length(vectors: tf.Tensor) -> tf.Tensor:
+    """Returns vectors of length 1, `[..., dim]`; vectors of zeros stay zeros.
+
+    As `tf.math.l2_normalize`, with its epsilon of 1e-12, but without overflow for large values.
+    """
+    return vectors * _inverse_length(vectors)[..., tf.newaxis]
+
+
+def _inverse_length(vectors: tf.Tensor) -> tf.Tensor:
+    """Returns `1 / max(|v|, 1e-6)`, `[...]`."""
+    # Dividing by a constant first does not change a direction, but squares cannot overflow.
+    largest = tf.maximum(tf.reduce_max(tf.abs(tf.stop_gradient(vectors)), axis=-1), 1)
+    squares = tf.reduce_sum(tf.square(vectors / largest[..., tf.newaxis]), axis=-1)
+    return tf.math.rsqrt(tf.maximum(squares, 1e-12)) / largest
+
+
+def statistics_in_blocks(
+    scorer: ClassScorer,
+    features: tf.Tensor,
+    labels: tf.Tensor,
+    compute_dtype: str,
+    training: bool,
+) -> ClassStatistics:
+    """Implements `ClassScorer.statistics` by `fold_logits`, and in training `exact_scores`."""
+    features = tf.cast(features, tf.float32)
+    if not training:
+        return ClassScorer.statistics(scorer, features, labels, compute_dtype)
+    scorer._require_float32(compute_dtype)
+    found = scorer.exact_scores(features, labels)
+
+    def ranks() -> tf.Tensor:
+        return ClassScorer.statistics(scorer, tf.stop_gradient(features), labels).ranks
+
+    return ClassStatistics(*found, ranks)
