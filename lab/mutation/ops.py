@@ -32,8 +32,8 @@ FAULTS = [
     Fault(
         "the sum of exponentials is not rescaled when the largest logit rises",
         _CORE + "class_scan/class_scan_statistics.h",
-        "shard_.total[row + lane] *= factor[lane];",
-        "shard_.total[row + lane] *= 1.0f;",
+        "shard_.total[example + lane] *= factor[lane];",
+        "shard_.total[example + lane] *= 1.0f;",
         ("tests/ops/class_scan_ops_test.py", *_SCANS),
     ),
     Fault(
