@@ -73,7 +73,8 @@ def test_the_product_of_a_part_is_bit_identical():
 
 def test_mismatched_shapes_raise_an_error():
     ones = tf.ones
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"columns.*3 for a \[2,3\].*4 for b"):
+    message = r"columns.*3 for a \[2,3\].*4 for b"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         product_ops.rounded_product(ones([2, 3]), ones([4, 5]))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"b must be a matrix, got \[4\]"):
         product_ops.rounded_product(ones([2, 3]), ones([4]))
