@@ -220,3 +220,28 @@ def with_head(loss, features, embeddings, bias, labels, own, shared, true_count,
             [1.0 if y in ids else n for y, n in zip(labels[row], true_count[row], strict=True)]
         )
     return loss(features, embeddings, bias, labels, sampled, true, counts)
+
+
+def soft_cross_entropy(logits, targets, log_partition_penalty=0.0):
+    """Cross entropy with dense targets `[B, N]`, by class, and the penalty of log Z."""
+    losses = []
+    for row, target in zip(np.float64(logits), targets, strict=True):
+        log_partition = np.logaddexp.reduce(row)
+        terms = [q * (log_partition - o) for q, o in zip(target, row, strict=True)]
+        losses.append(sum(terms) + sum(target) * log_partition_penalty * log_partition**2)
+    return np.array(losses)
+
+
+def dense_targets(labels, num_classes, smoothing=0.0, class_weights=None, soft=None):
+    """Returns the targets `[B, N]` of all classes, from labels or soft targets."""
+    weights = np.ones(num_classes) if class_weights is None else class_weights
+    targets = np.zeros([len(labels), num_classes])
+    for row, target in enumerate(targets):
+        own = [int(y) for y in labels[row] if y >= 0]
+        given = [(y, 1 / len(own)) for y in own] if soft is None else enumerate(soft[row])
+        for y, share in given:
+            target[y] += (1 - smoothing) * weights[y] * share
+            target += smoothing * weights[y] * share / num_classes
+        if soft is not None and own:
+            target += (1 - sum(soft[row])) / num_classes
+    return targets

@@ -107,6 +107,16 @@ class CappedScores(ClassScorer):
 
         return self._uncapped.fold_logits(features, of_capped, state, **options)
 
+    def sum_over_classes(
+        self,
+        features: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor],
+        training: bool = False,
+    ) -> tf.Tensor:
+        return self._uncapped.sum_over_classes(
+            features, lambda logits: function(self.capped(logits)), training
+        )
+
     def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """As `ClassScorer.ranked_scores`: ranks are those of the logits without a soft cap."""
         return self._uncapped.ranked_scores(features, ids)

@@ -122,6 +122,34 @@ class ClassMatrix(ClassScorer):
         features = tf.cast(features, tf.float32)
         return class_scan_ops.label_logits(features, *self.variables(), ids, compute_dtype)
 
+    def sum_over_classes(
+        self,
+        features: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor],
+        training: bool = False,
+    ) -> tf.Tensor:
+        if not training:
+            return super().sum_over_classes(features, function)
+        embeddings, bias = self.variables()
+
+        def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
+            return class_sums.dot_products(features, self.as_read(rows), biases)
+
+        return class_sums.sums_of_classes(
+            tf.cast(features, tf.float32),
+            tf.convert_to_tensor(embeddings),
+            None if bias is None else tf.convert_to_tensor(bias),
+            score,
+            function,
+        )[1]
+
+    def mean_logits(self, features: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """As `ClassScorer.mean_logits`, from the means of the embeddings and biases."""
+        embeddings, bias = self.variables()
+        mean_row = tf.reduce_mean(self.as_read(tf.convert_to_tensor(embeddings)), axis=0)
+        means = tf.linalg.matvec(tf.cast(features, tf.float32), mean_row)
+        return means if bias is None else means + tf.reduce_mean(bias)
+
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return class_scan_ops.class_top_k(features, *self.variables(), k)
 

@@ -209,6 +209,41 @@ class ClassScorer:
         """
         raise self._missing("exact_scores")
 
+    def sum_over_classes(
+        self,
+        features: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor],
+        training: bool = False,
+    ) -> tf.Tensor:
+        """Returns the sum of `function(logit)` over all classes, float32 `[B]`.
+
+        Args:
+            features: Float `[B, dim]`.
+            function: Elementwise and differentiable.
+            training: Whether gradients are needed.
+
+        Raises:
+            ValueError: In training, if the classes support only sums without gradients.
+        """
+        if training:
+            raise ValueError(
+                f"Layer '{self._owner}' cannot be trained with a sum over the logits of all "
+                "classes, which label smoothing and soft targets need. Use a `LargeOutput`, or "
+                "leave them out of the loss."
+            )
+
+        def add(total: tf.Tensor, logits: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
+            return total + tf.reduce_sum(function(logits), axis=1)
+
+        return self.fold_logits(features, add, tf.zeros(tf.shape(features)[:1]))
+
+    def mean_logits(self, features: tf.Tensor, training: bool = False) -> tf.Tensor:
+        """Returns the mean of the logits of all classes, float32 `[B]`.
+
+        The arguments and errors are those of `sum_over_classes`.
+        """
+        return self.sum_over_classes(features, tf.identity, training) / self.num_classes
+
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the `k` classes with the highest logits, exactly, see `ops.class_top_k`.
 
@@ -290,6 +325,16 @@ class AbsoluteScores(ClassScorer):
             return function(state, tf.abs(logits), ids)
 
         return self.signed.fold_logits(features, of_absolute, state, **options)
+
+    def sum_over_classes(
+        self,
+        features: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor],
+        training: bool = False,
+    ) -> tf.Tensor:
+        return self.signed.sum_over_classes(
+            features, lambda logits: function(tf.abs(logits)), training
+        )
 
 
 def new_products(

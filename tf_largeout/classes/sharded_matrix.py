@@ -184,6 +184,24 @@ class ShardedMatrix(ClassScorer):
 
         return self._each(of)
 
+    def sum_over_classes(
+        self,
+        features: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor],
+        training: bool = False,
+    ) -> tf.Tensor:
+        def of(shard: ClassShard) -> tf.Tensor:
+            return shard.matrix.sum_over_classes(features, function, training)
+
+        return tf.add_n(self._each(of))
+
+    def mean_logits(self, features: tf.Tensor, training: bool = False) -> tf.Tensor:
+        def of(shard: ClassShard) -> tf.Tensor:
+            share = shard.matrix.num_classes / self.num_classes
+            return share * shard.matrix.mean_logits(features, training)
+
+        return tf.add_n(self._each(of))
+
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         def of(shard: ClassShard) -> tuple[tf.Tensor, tf.Tensor]:
             most = shard.matrix.num_classes

@@ -3,11 +3,12 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss
+from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss, with_labels
 from tf_largeout.tags.candidates import Candidates, absolute_or_lowest
 from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
 def absolute_softmax_loss(
@@ -27,13 +28,18 @@ def absolute_softmax_loss(
     Returns:
         `[B]`.
     """
+    log_partition = _log_partition(sampled_logits, log_counts)
+    return sampled_softmax_loss(tf.abs(true_logits), log_partition, has_label)
+
+
+def _log_partition(sampled_logits: tf.Tensor, log_counts: tf.Tensor) -> tf.Tensor:
+    """Returns the log of the estimated sum of `exp(|logit|)` over the other classes, `[B]`."""
     lowest = sampled_logits.dtype.min
     # Subtracting from the lowest float would overflow.
     log_counts = tf.where(sampled_logits > lowest, log_counts, 0)
     corrected = absolute_or_lowest(sampled_logits) - log_counts
     corrected = tf.pad(corrected, [[0, 0], [0, 1]], constant_values=lowest)  # if there are none
-    log_partition = tf.reduce_logsumexp(corrected, axis=-1)
-    return sampled_softmax_loss(tf.abs(true_logits), log_partition, has_label)
+    return tf.reduce_logsumexp(corrected, axis=-1)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -58,18 +64,49 @@ class AbsoluteSoftmaxLoss(SampledLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
+        label_smoothing: The share e of the target that is spread uniformly over all classes, in
+            [0, 1). See `CrossEntropy`.
+        log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
+            sum of `exp(logit)` over all classes. See `CrossEntropy`.
+        class_weights: One weight per class, `[num_classes]`; None for 1. See `CrossEntropy`.
+
+    Raises:
+        ValueError: If an argument is out of range; in training, if `label_smoothing` or soft
+            targets are used with a sampler that searches and has no tail.
     """
 
     ranking = "absolute"
+    takes_soft_targets = True
+
+    def __init__(
+        self,
+        remove_accidental_hits: bool = True,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+        compute_dtype: str = "float32",
+        ignore_class: int | None = None,
+        label_smoothing: float = 0.0,
+        log_partition_penalty: float = 0.0,
+        class_weights: TensorLike | None = None,
+    ) -> None:
+        super().__init__(
+            remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
+        )
+        self.cross_entropy = CrossEntropy(label_smoothing, log_partition_penalty, class_weights)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
-        return absolute_softmax_loss(
-            candidates.true_logits,
-            candidates.logits(),
-            candidates.log_counts(),
+        true_logits = tf.abs(candidates.true_logits)
+        log_partition = with_labels(
+            true_logits,
+            _log_partition(candidates.logits(), candidates.log_counts()),
             candidates.has_label,
         )
+        return self.cross_entropy.of_candidates(candidates, log_partition, true_logits, tf.abs)
 
     def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        exact = tag.class_statistics(labels, ranking="absolute")
-        return softmax_cross_entropy(exact.log_partition, exact.true_logits, labels >= 0)
+        return self.cross_entropy.exact(tag, labels, ranking="absolute")
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), **self.cross_entropy.get_config()}

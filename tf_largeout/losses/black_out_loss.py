@@ -61,6 +61,7 @@ class BlackOutLoss(SampledLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
 
     Raises:
         ValueError: In training, if the sampler searches and has no tail, because its expected

@@ -4,9 +4,11 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_real
+from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.tags.candidates import Candidates
-from tf_largeout.types import Config, DTypeLike
+from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
 def decoupled_softmax_loss(
@@ -14,6 +16,7 @@ def decoupled_softmax_loss(
     sampled_log_partition: tf.Tensor,
     has_label: tf.Tensor,
     label_power: float = 0.5,
+    label_weights: tf.Tensor | None = None,
 ) -> tf.Tensor:
     """Sums over labels the cross entropy of a softmax over that label and the sample.
 
@@ -23,6 +26,7 @@ def decoupled_softmax_loss(
             classes that are not labels of the example.
         has_label: Bool `[B, L]`, False at padding.
         label_power: Each term has the weight `#labels^-label_power`.
+        label_weights: Float `[B, L]`, by which the terms are multiplied; None for 1.
 
     Returns:
         `[B]`; 0 for an example without labels.
@@ -32,6 +36,8 @@ def decoupled_softmax_loss(
     terms = tf.math.softplus(sampled_log_partition[:, tf.newaxis] - true_logits)
     present = tf.cast(has_label, terms.dtype)
     num_labels = tf.maximum(tf.reduce_sum(present, axis=-1), 1)
+    if label_weights is not None:
+        terms *= label_weights
     return tf.reduce_sum(present * terms, axis=-1) * num_labels**-label_power
 
 
@@ -64,9 +70,13 @@ class DecoupledSoftmaxLoss(SampledLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
+        class_weights: One weight per class, `[num_classes]`, that multiplies the term of each
+            label of this class; None for 1. See `CrossEntropy`.
 
     Raises:
-        ValueError: If `label_power` is not a number in [0, 1].
+        ValueError: If `label_power` is not a number in [0, 1], or the class weights are not
+            valid.
     """
 
     def __init__(
@@ -77,14 +87,19 @@ class DecoupledSoftmaxLoss(SampledLoss):
         name: str | None = "decoupled_softmax_loss",
         dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
+        ignore_class: int | None = None,
+        class_weights: TensorLike | None = None,
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
+        super().__init__(
+            remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
+        )
         if not (is_real(label_power) and 0 <= label_power <= 1):
             raise ValueError(
                 "`label_power` must be a number of at least 0 and at most 1. "
                 f"Received: label_power={label_power!r}."
             )
         self.label_power = float(label_power)
+        self.cross_entropy = CrossEntropy(class_weights=class_weights)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         return decoupled_softmax_loss(
@@ -92,7 +107,15 @@ class DecoupledSoftmaxLoss(SampledLoss):
             candidates.log_partition(),
             candidates.has_label,
             self.label_power,
+            self.cross_entropy.weights_of(candidates.labels, candidates.num_classes),
         )
 
+    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+        return self.cross_entropy.exact(tag, labels)
+
     def get_config(self) -> Config:
-        return {**super().get_config(), "label_power": self.label_power}
+        return {
+            **super().get_config(),
+            "class_weights": self.cross_entropy.get_config()["class_weights"],
+            "label_power": self.label_power,
+        }

@@ -3,9 +3,10 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.cross_entropy import CrossEntropy, softmax_cross_entropy
 from tf_largeout.losses.tagged_loss import TaggedLoss
 from tf_largeout.tags.log_probabilities import LogProbabilities
+from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -25,12 +26,38 @@ class HierarchicalSoftmaxLoss(TaggedLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        ignore_class: As in `TaggedLoss`.
+        class_weights: One weight per class, `[num_classes]`, that multiplies the term of each
+            label of this class; None for 1. See `CrossEntropy`.
+
+    Raises:
+        ValueError: If the class weights are not valid.
+
+    The loss has no label smoothing, because that would need the log-probabilities of all
+    classes in each step.
     """
 
     tag_class = LogProbabilities
 
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+        ignore_class: int | None = None,
+        class_weights: TensorLike | None = None,
+    ) -> None:
+        super().__init__(reduction, name, dtype, ignore_class)
+        self.cross_entropy = CrossEntropy(class_weights=class_weights)
+
     def example_losses(self, tag: LogProbabilities, labels: tf.Tensor) -> tf.Tensor:
         log_partition = tf.zeros(tf.shape(labels)[:1])  # the probabilities sum to 1
-        return softmax_cross_entropy(
-            log_partition, tag.label_log_probabilities(labels), labels >= 0
-        )
+        log_probabilities = tag.label_log_probabilities(labels)
+        weights = self.cross_entropy.weights_of(labels, tag.num_classes)
+        if weights is not None:
+            log_probabilities *= weights
+        return softmax_cross_entropy(log_partition, log_probabilities, labels >= 0)
+
+    def get_config(self) -> Config:
+        class_weights = self.cross_entropy.get_config()["class_weights"]
+        return {**super().get_config(), "class_weights": class_weights}

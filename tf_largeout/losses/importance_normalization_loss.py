@@ -34,6 +34,7 @@ class ImportanceNormalizationLoss(NormalizationLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
 
     Raises:
         ValueError: If `complement` is neither "label" nor "batch"; in training, if the sampler

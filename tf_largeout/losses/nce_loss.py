@@ -54,6 +54,7 @@ class NCELoss(SampledLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
     """
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:

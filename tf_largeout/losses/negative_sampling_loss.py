@@ -60,6 +60,7 @@ class NegativeSamplingLoss(SampledLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
 
     Raises:
         ValueError: If `negative_reduction` is neither "sum" nor "mean".
@@ -73,8 +74,11 @@ class NegativeSamplingLoss(SampledLoss):
         name: str | None = "negative_sampling_loss",
         dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
+        ignore_class: int | None = None,
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
+        super().__init__(
+            remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
+        )
         self.negative_reduction = one_of(
             "negative_reduction", negative_reduction, ["sum", "mean"]
         )

@@ -35,6 +35,7 @@ class NormalizationLoss(SampledLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
 
     Raises:
         ValueError: If `complement` is neither "label" nor "batch"; in training, if the loss
@@ -48,8 +49,9 @@ class NormalizationLoss(SampledLoss):
         name: str | None = None,
         dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
+        ignore_class: int | None = None,
     ) -> None:
-        super().__init__(True, reduction, name, dtype, compute_dtype)
+        super().__init__(True, reduction, name, dtype, compute_dtype, ignore_class)
         self.complement = one_of("complement", complement, ["label", "batch"])
 
     def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:

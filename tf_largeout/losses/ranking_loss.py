@@ -63,6 +63,7 @@ class RankingLoss(SampledLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
 
     Raises:
         ValueError: If `margin` is neither a finite number nor None.
@@ -76,8 +77,11 @@ class RankingLoss(SampledLoss):
         name: str | None = "ranking_loss",
         dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
+        ignore_class: int | None = None,
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
+        super().__init__(
+            remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
+        )
         self.margin = None if margin is None else real_number("margin", margin, -math.inf)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:

@@ -42,6 +42,7 @@ class SampledLoss(TaggedLoss):
             Processors with AMX multiply bfloat16 numbers several times as fast as float32
             numbers. On other processors, the rounding is the same, but the products take longer
             than in float32. `evaluate` always uses float32. GPUs do not support "bfloat16".
+        ignore_class: As in `TaggedLoss`.
 
     In a custom training loop, call the model with `training=True`. Otherwise the loss computes
     the exact loss over all classes, in O(num_classes) time, and warns once.
@@ -68,8 +69,9 @@ class SampledLoss(TaggedLoss):
         name: str | None = None,
         dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
+        ignore_class: int | None = None,
     ) -> None:
-        super().__init__(reduction=reduction, name=name, dtype=dtype)
+        super().__init__(reduction, name, dtype, ignore_class)
         self.remove_accidental_hits = boolean("remove_accidental_hits", remove_accidental_hits)
         self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 
@@ -105,6 +107,7 @@ class SampledLoss(TaggedLoss):
             self.compute_dtype,
         )
         self._check_counts(candidates, tag.layer)
+        candidates = candidates._replace(label_weights=tag.label_weights(labels))
         losses = self.candidate_losses(candidates)
         return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
 

@@ -4,10 +4,13 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.losses.cross_entropy import softmax_cross_entropy
+from tf_largeout.losses.cross_entropy import CrossEntropy, softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.tags.candidates import Candidates
-from tf_largeout.types import Config, DTypeLike
+from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.types import Config, DTypeLike, TensorLike
+
+_NEED_THE_PARTITION = "need correct_positive=False, to estimate the sum over all classes."
 
 
 def sampled_softmax_loss(
@@ -27,9 +30,20 @@ def sampled_softmax_loss(
     Returns:
         `[B]`.
     """
+    log_partition = with_labels(true_logits, sampled_log_partition, has_label)
+    return softmax_cross_entropy(log_partition, true_logits, has_label)
+
+
+def with_labels(
+    true_logits: tf.Tensor, sampled_log_partition: tf.Tensor, has_label: tf.Tensor
+) -> tf.Tensor:
+    """Returns `[B]`, the logsumexp over the labels and the sampled classes.
+
+    The arguments are those of `sampled_softmax_loss`.
+    """
     true_or_lowest = tf.where(has_label, true_logits, true_logits.dtype.min)
     parts = tf.concat([true_or_lowest, sampled_log_partition[:, tf.newaxis]], axis=-1)
-    return softmax_cross_entropy(tf.reduce_logsumexp(parts, axis=-1), true_logits, has_label)
+    return tf.reduce_logsumexp(parts, axis=-1)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -51,11 +65,21 @@ class SampledSoftmaxLoss(SampledLoss):
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
+        ignore_class: As in `TaggedLoss`.
+        label_smoothing: The share e of the target that is spread uniformly over all classes, in
+            [0, 1). See `CrossEntropy`.
+        log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
+            sum of `exp(logit)` over all classes. See `CrossEntropy`.
+        class_weights: One weight per class, `[num_classes]`; None for 1. See `CrossEntropy`.
 
     Raises:
-        ValueError: If `correct_positive` is not a bool, and in the cases that `SampledLoss`
-            names.
+        ValueError: If an argument is out of range; if `correct_positive` is combined with
+            `label_smoothing`, `log_partition_penalty` or soft targets; in training, if
+            `label_smoothing` or soft targets are used with a sampler that searches and has no
+            tail; and in the cases that `SampledLoss` names.
     """
+
+    takes_soft_targets = True
 
     def __init__(
         self,
@@ -65,17 +89,36 @@ class SampledSoftmaxLoss(SampledLoss):
         name: str | None = "sampled_softmax_loss",
         dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
+        ignore_class: int | None = None,
+        label_smoothing: float = 0.0,
+        log_partition_penalty: float = 0.0,
+        class_weights: TensorLike | None = None,
     ) -> None:
-        super().__init__(remove_accidental_hits, reduction, name, dtype, compute_dtype)
+        super().__init__(
+            remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
+        )
         self.correct_positive = boolean("correct_positive", correct_positive)
+        self.cross_entropy = CrossEntropy(label_smoothing, log_partition_penalty, class_weights)
+        if correct_positive and (label_smoothing or log_partition_penalty):
+            raise ValueError(f"Label smoothing and the penalty of log Z {_NEED_THE_PARTITION}")
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         true_logits = candidates.true_logits
         if self.correct_positive:
+            if candidates.label_weights is not None:
+                raise ValueError(f"Soft targets {_NEED_THE_PARTITION}")
             true_logits -= candidates.true_log_counts()
-        return sampled_softmax_loss(
+        log_partition = with_labels(
             true_logits, candidates.log_partition(), candidates.has_label
         )
+        return self.cross_entropy.of_candidates(candidates, log_partition, true_logits)
+
+    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+        return self.cross_entropy.exact(tag, labels)
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "correct_positive": self.correct_positive}
+        return {
+            **super().get_config(),
+            **self.cross_entropy.get_config(),
+            "correct_positive": self.correct_positive,
+        }

@@ -4,10 +4,10 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of
-from tf_largeout.losses.cross_entropy import exact_cross_entropy
+from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, TaggedLoss
 from tf_largeout.tags.output_tag import OutputTag
-from tf_largeout.types import Config, DTypeLike
+from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -31,11 +31,19 @@ class SoftmaxLoss(TaggedLoss):
             as fast as float32 numbers. On other processors, the rounding is the same, but the
             products take longer than in float32. In training, metrics also use the rounded
             logits. `evaluate` always uses float32. GPUs do not support "bfloat16".
+        ignore_class: As in `TaggedLoss`.
+        label_smoothing: The share e of the target that is spread uniformly over all classes, in
+            [0, 1). See `CrossEntropy`.
+        log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
+            sum of `exp(logit)` over all classes. See `CrossEntropy`.
+        class_weights: One weight per class, `[num_classes]`; None for 1. See `CrossEntropy`.
 
     Raises:
-        ValueError: If `compute_dtype` is another string.
+        ValueError: If `compute_dtype` is another string, or another argument is out of range.
         tf.errors.InvalidArgumentError: In training, if `compute_dtype` is "bfloat16" on a GPU.
     """
+
+    takes_soft_targets = True
 
     def __init__(
         self,
@@ -43,16 +51,25 @@ class SoftmaxLoss(TaggedLoss):
         name: str | None = "softmax_loss",
         dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
+        ignore_class: int | None = None,
+        label_smoothing: float = 0.0,
+        log_partition_penalty: float = 0.0,
+        class_weights: TensorLike | None = None,
     ) -> None:
-        super().__init__(reduction=reduction, name=name, dtype=dtype)
+        super().__init__(reduction, name, dtype, ignore_class)
+        self.cross_entropy = CrossEntropy(label_smoothing, log_partition_penalty, class_weights)
         self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 
     def example_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
-        return exact_cross_entropy(tag, labels, self.compute_dtype)
+        return self.cross_entropy.exact(tag, labels, self.compute_dtype)
 
     def evaluation_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
         """Returns the exact cross entropy of each example, in float32."""
-        return exact_cross_entropy(tag, labels)
+        return self.cross_entropy.exact(tag, labels)
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "compute_dtype": self.compute_dtype}
+        return {
+            **super().get_config(),
+            **self.cross_entropy.get_config(),
+            "compute_dtype": self.compute_dtype,
+        }

@@ -25,6 +25,7 @@ class SphericalLoss(TaggedLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        ignore_class: As in `TaggedLoss`.
     """
 
     tag_class = FactoredLogits

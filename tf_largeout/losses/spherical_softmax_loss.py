@@ -25,6 +25,7 @@ class SphericalSoftmaxLoss(SphericalLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        ignore_class: As in `TaggedLoss`.
 
     Raises:
         ValueError: If `epsilon` is not a number above 0.

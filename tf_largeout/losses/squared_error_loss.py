@@ -21,6 +21,7 @@ class SquaredErrorLoss(SphericalLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        ignore_class: As in `TaggedLoss`.
 
     Call arguments:
         y_true: Integer class ids as for all losses, but repeated labels count once. Or the

@@ -6,10 +6,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout.arguments import is_whole
 from tf_largeout.keras_internals import mask_of, set_mask
+from tf_largeout.packed_arrays import unpack
 from tf_largeout.tags.example_weights import per_example
 from tf_largeout.tags.output_tag import OutputTag, tag_of
-from tf_largeout.types import DTypeLike, TensorLike
+from tf_largeout.types import Config, DTypeLike, TensorLike
 
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -36,32 +38,41 @@ class TaggedLoss(keras.losses.Loss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss; by default that of its class in snake case, such as "nce_loss".
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        ignore_class: An id, such as -100, that marks labels to ignore, as in Keras's
+            `SparseCategoricalCrossentropy`. It has the effect of -1, which always marks
+            padding. It can be any int, also the id of a class. The metrics of the same output
+            ignore it too. None: only -1 is ignored.
 
     Attributes:
         tag_class: The class of tags that the loss needs, which determines the layers that it
             can train.
         ranking: How a model that is trained with this loss ranks the classes: by "logit",
             "absolute" (`|logit|`) or "taylor" (`|1 + logit|`).
+        takes_soft_targets: Whether the loss accepts soft targets.
 
     Call arguments:
         y_true: Integer class ids. `[batch]` for one label per example. `[batch, max_labels]`,
             padded with -1 or ragged, for several. For sequences `[batch, time]` or `[batch,
             time, max_labels]`. A label that is repeated in an example counts as often as it
             occurs, as in `tf.nn`. Multi-hot labels, a matrix of only 0 and 1 with one column
-            per class, raise an error.
+            per class, raise an error. If the loss accepts soft targets: also the target
+            probabilities of the classes, as a `tf.SparseTensor` `[batch, num_classes]` or
+            `[batch, time, num_classes]` of floats.
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional finite weights, aligned with the leading dimensions: for
             sequences `[batch, time, dim]` they are `[batch]` or `[batch, time]`.
 
     Raises:
-        ValueError: If `y_pred` is not the direct output of such a layer, the labels are not
-            integers, or the shapes of labels or weights do not match the features.
+        ValueError: If `ignore_class` is neither an int nor None, `y_pred` is not the direct
+            output of such a layer, the labels are neither integers nor soft targets, or the
+            shapes of labels or weights do not match the features.
         tf.errors.InvalidArgumentError: If a label is out of range, the labels are multi-hot, or
             a feature or a weight is not finite.
     """
 
     tag_class: type[OutputTag] = OutputTag
     ranking = "logit"
+    takes_soft_targets = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -72,9 +83,18 @@ class TaggedLoss(keras.losses.Loss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = None,
         dtype: DTypeLike | None = None,
+        ignore_class: int | None = None,
     ) -> None:
         name = name or _snake_case(type(self).__name__)
         super().__init__(reduction=reduction, name=name, dtype=dtype)
+        if ignore_class is not None and not (
+            is_whole(ignore_class) and -(2**63) <= ignore_class < 2**63
+        ):
+            raise ValueError(
+                "`ignore_class` must be an integer of 64 bits or None. "
+                f"Received: ignore_class={ignore_class!r}."
+            )
+        self.ignore_class = None if ignore_class is None else int(ignore_class)
 
     def example_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
         """Returns the training loss of each example.
@@ -162,6 +182,18 @@ class TaggedLoss(keras.losses.Loss):
             `y_pred`.
         """
         return y_pred
+
+    def get_config(self) -> Config:
+        config = super().get_config()
+        if self.ignore_class is not None:  # a subclass need not have this argument
+            config["ignore_class"] = self.ignore_class
+        return config
+
+    @classmethod
+    def from_config(cls, config: Config) -> "TaggedLoss":
+        if isinstance(config.get("class_weights"), str):
+            config = {**config, "class_weights": unpack(config["class_weights"], "<f4")}
+        return cls(**config)
 
 
 def _snake_case(name: str) -> str:

@@ -23,6 +23,7 @@ class TaylorSoftmaxLoss(SphericalLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        ignore_class: As in `TaggedLoss`.
     """
 
     is_cross_entropy, ranking = True, "taylor"

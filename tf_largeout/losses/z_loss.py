@@ -34,6 +34,7 @@ class ZLoss(SphericalLoss):
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
+        ignore_class: As in `TaggedLoss`.
 
     Raises:
         ValueError: If a number is out of range.
@@ -47,8 +48,9 @@ class ZLoss(SphericalLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "z_loss",
         dtype: DTypeLike | None = None,
+        ignore_class: int | None = None,
     ) -> None:
-        super().__init__(reduction=reduction, name=name, dtype=dtype)
+        super().__init__(reduction, name, dtype, ignore_class)
         self.target = None if target is None else real_number("target", target, -math.inf)
         self.slope = real_number("slope", slope, 0.0, allow_least=False)
         self.scale = real_number("scale", scale, 0.0, allow_least=False)

@@ -7,14 +7,10 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, whole_number
-from tf_largeout.metrics.class_counts import (
-    checked_counts,
-    packed,
-    require_counts_of,
-    unpacked,
-)
+from tf_largeout.metrics.class_counts import checked_counts, require_counts_of
 from tf_largeout.metrics.example_metric import ExampleMetric
 from tf_largeout.metrics.rank_metric import require_classes
+from tf_largeout.packed_arrays import pack, unpack
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
@@ -92,10 +88,10 @@ class AveragePopularityAtK(ExampleMetric):
         return {
             **super().get_config(),
             "k": self.k,
-            "counts": packed(self.counts),
+            "counts": pack(self.counts),
             "absolute": self.absolute,
         }
 
     @classmethod
     def from_config(cls, config: Config) -> "AveragePopularityAtK":
-        return cls(**{**config, "counts": unpacked(config["counts"])})
+        return cls(**{**config, "counts": unpack(config["counts"], "<i8")})

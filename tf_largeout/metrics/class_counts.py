@@ -1,7 +1,5 @@
 """The argument `counts` of metrics: one number per class."""
 
-import base64
-import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,13 +39,3 @@ def require_counts_of(counts: np.ndarray, tag: OutputTag) -> None:
             f"`counts` must have one number for each of the {tag.num_classes} classes of "
             f"layer '{tag.layer.name}'. Received: {len(counts)} counts."
         )
-
-
-def packed(counts: np.ndarray) -> str:
-    """Returns counts as a compressed text, for a config."""
-    return base64.b64encode(zlib.compress(counts.tobytes())).decode()
-
-
-def unpacked(text: str) -> np.ndarray:
-    """Returns the counts of `packed`."""
-    return np.frombuffer(zlib.decompress(base64.b64decode(text)), "<i8")

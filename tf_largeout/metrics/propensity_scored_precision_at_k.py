@@ -7,13 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
-from tf_largeout.metrics.class_counts import (
-    checked_counts,
-    packed,
-    require_counts_of,
-    unpacked,
-)
+from tf_largeout.metrics.class_counts import checked_counts, require_counts_of
 from tf_largeout.metrics.rank_metric import RankedLabels, RankMetric
+from tf_largeout.packed_arrays import pack, unpack
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
@@ -124,7 +120,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
     def get_config(self) -> Config:
         return {
             **super().get_config(),
-            "counts": packed(self.counts),
+            "counts": pack(self.counts),
             "num_examples": self.num_examples,
             "a": self.a,
             "b": self.b,
@@ -132,4 +128,4 @@ class PropensityScoredPrecisionAtK(RankMetric):
 
     @classmethod
     def from_config(cls, config: Config) -> "PropensityScoredPrecisionAtK":
-        return cls(**{**config, "counts": unpacked(config["counts"])})
+        return cls(**{**config, "counts": unpack(config["counts"], "<i8")})

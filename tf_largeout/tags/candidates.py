@@ -1,6 +1,6 @@
 """The classes that a sampled loss scores: the labels of each example and the sampled ones."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -10,7 +10,8 @@ from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import absolute_or_lowest as absolute_or_lowest
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 from tf_largeout.ops import candidate_ops, product_ops
-from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
+from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, SampledValues
+from tf_largeout.tags.labels import first_occurrences
 
 
 class ScoredSample(NamedTuple):
@@ -53,6 +54,8 @@ class Candidates(NamedTuple):
         num_classes: Number of classes to draw from.
         counts_are: The kind of the expected counts: "draws", "probabilities" or "none", see
             `Sampler.counts_are`.
+        label_weights: float32 `[B, L]`, the soft targets of the labels, 0 at padding; None for
+            labels without targets.
     """
 
     labels: tf.Tensor
@@ -62,6 +65,7 @@ class Candidates(NamedTuple):
     remove_accidental_hits: bool
     num_classes: int
     counts_are: str = DRAWS
+    label_weights: tf.Tensor | None = None
 
     @property
     def has_label(self) -> tf.Tensor:
@@ -95,6 +99,38 @@ class Candidates(NamedTuple):
             for sample, offsets, no_effect, ids in self._parts(self._corrected_offsets())
         ]
         return parts[0] if len(parts) == 1 else tf.reduce_logsumexp(tf.stack(parts), axis=0)
+
+    def sum_over_classes(self, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """Returns an estimate of the sum of `function(logit)` over all classes, float32 `[B]`.
+
+        It is the exact sum over the labels and over the classes that a search found, plus the
+        sum of `function(o_s) / E[count_s]` over the other sampled classes s. The estimate is
+        unbiased. A repeated label counts once.
+
+        Args:
+            function: Elementwise and differentiable.
+
+        Raises:
+            ValueError: If the sampler searches and has no tail, because its expected counts are
+                then unknown.
+        """
+        of_labels = tf.where(first_occurrences(self.labels), function(self.true_logits), 0)
+        return tf.reduce_sum(of_labels, axis=1) + self.sum_over_others(function)
+
+    def sum_over_others(self, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+        """As `sum_over_classes`, without the labels of the example."""
+        if self.counts_are == NONE:
+            raise ValueError(
+                "Label smoothing and soft targets need an estimate of a sum over all classes. "
+                "The sampler of the layer searches for classes, whose expected counts "
+                "are not known, so it does not allow this estimate. Use a static sampler, such "
+                "as UniformSampler, or a search with a tail: "
+                "InvertedFileSampler(num_sampled, num_hard=16)."
+            )
+        logits = self._replace(remove_accidental_hits=True).logits()
+        has_effect = logits > logits.dtype.min
+        values = function(tf.where(has_effect, logits, 0)) * tf.exp(-self.log_counts())
+        return tf.reduce_sum(tf.where(has_effect, values, 0), axis=1)
 
     def ranks(self, absolute: bool = False) -> tf.Tensor:
         """int64 `[B, L]`, the rank of each label among the candidates of its example.

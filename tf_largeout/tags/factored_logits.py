@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.classes.class_scorer import ClassStatistics
 from tf_largeout.classes.factored_update import LearningBatch, Spheres
+from tf_largeout.tags.labels import padded_rows
 from tf_largeout.tags.output_tag import OutputTag, mean_over
 from tf_largeout.types import TensorLike
 
@@ -105,7 +106,7 @@ class FactoredLogits(OutputTag):
                 f"Sparse targets must be [batch, {self.num_classes}], one column per class. "
                 f"Received: shape {y_true.shape}."
             )
-        ids, values = _padded_rows(y_true)
+        ids, values = padded_rows(y_true)
         labels = self.label_matrix(ids)
         all_count = tf.ones(tf.shape(labels)[:1], tf.bool)
         self._targets[id(labels)] = tf.cast(values, tf.float64), all_count
@@ -136,18 +137,6 @@ class FactoredLogits(OutputTag):
     @property
     def _learns(self) -> bool:
         return bool(self.training and self.layer.trainable)
-
-
-def _padded_rows(matrix: tf.SparseTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns column ids `[rows, n]`, padded with -1, and their values, 0 at padding."""
-    num_rows, width = tf.unstack(matrix.dense_shape)
-    places, which = tf.unique(matrix.indices[:, 0] * width + matrix.indices[:, 1])
-    order = tf.argsort(places)
-    values = tf.math.unsorted_segment_sum(matrix.values, which, tf.size(places))
-    rows = tf.gather(places, order) // width
-    columns = tf.gather(places, order) % width
-    ids = tf.RaggedTensor.from_value_rowids(columns, rows, num_rows)
-    return ids.to_tensor(-1), ids.with_values(tf.gather(values, order)).to_tensor(0)
 
 
 def _without_gradient(logits: tf.Tensor, anchor: keras.Variable, owner: str) -> tf.Tensor:

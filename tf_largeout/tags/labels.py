@@ -1,12 +1,12 @@
 """Checks labels of every accepted form and converts them to one matrix of class ids."""
 
-from collections.abc import Iterator
-
 import tensorflow as tf
 
 from tf_largeout.tags import exclusions
 from tf_largeout.types import TensorLike
 
+# How far above 1 the sum of soft targets may be.
+_ROUNDING = 1e-3
 _FORMS = (
     "Labels must be integer class ids: one per position, of shape features.shape[:-1], or "
     "several, with one more dimension and padded with -1, or ragged there "
@@ -14,7 +14,12 @@ _FORMS = (
 )
 
 
-def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -> tf.Tensor:
+def as_label_matrix(
+    y_true: TensorLike,
+    features: tf.Tensor,
+    num_classes: int,
+    ignore_class: int | None = None,
+) -> tf.Tensor:
     """Returns class ids as int64 `[B, L]`, where `B` is the product of leading dimensions.
 
     Columns of excluded classes are not changed, see `exclusions.split`.
@@ -27,7 +32,8 @@ def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -
             With one more dimension for several classes per position; this dimension is padded
             with -1 or ragged, and may have columns of `exclusions.encoded`.
         features: `[..., dim]`.
-        num_classes: Ids must be -1 or in `[0, num_classes)`.
+        num_classes: Ids must be -1, `ignore_class` or in `[0, num_classes)`.
+        ignore_class: An id that becomes -1, or None.
 
     Raises:
         ValueError: If the labels are not integers, or their static shape does not match the
@@ -43,11 +49,79 @@ def as_label_matrix(y_true: TensorLike, features: tf.Tensor, num_classes: int) -
         matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
     matrix = tf.ensure_shape(matrix, [None, _static_width(labels, rank)])
     labels, excluded = exclusions.split(matrix)
-    checks = [*_id_checks("Labels", labels, num_classes), *_form_checks(matrix, num_classes)]
+    checks = _multi_hot_checks(matrix, num_classes)
     if excluded is not None:
-        checks += _id_checks("`exclude`", excluded, num_classes)
-    with tf.control_dependencies(checks):
+        checks.append(_range_check("`exclude`", excluded, num_classes))
+    if ignore_class is not None:
+        padding = tf.constant(-1, tf.int64)
+        matrix = tf.where(matrix == ignore_class, padding, matrix)
+        labels = tf.where(labels == ignore_class, padding, labels)
+    with tf.control_dependencies([*checks, _range_check("Labels", labels, num_classes)]):
         return tf.identity(matrix)
+
+
+def as_target_matrix(
+    targets: tf.SparseTensor, features: tf.Tensor, num_classes: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the classes of soft targets as padded ids, and their weights.
+
+    Args:
+        targets: Numbers `[..., num_classes]`, the target probabilities of the classes. It adds
+            values with equal indices, and ignores values of 0.
+        features: `[..., dim]`.
+        num_classes: Number of classes.
+
+    Returns:
+        `(ids, weights)`: int64 and float32 `[..., L]`; -1 and 0 at padding.
+
+    Raises:
+        ValueError: If the rank or the number of columns is wrong.
+        tf.errors.InvalidArgumentError: If an index is out of range, a target is negative or not
+            finite, or the targets of an example are all 0 or have a sum above 1.
+    """
+    expected = [*features.shape[:-1], num_classes]
+    if not targets.shape.is_compatible_with(expected):
+        raise ValueError(
+            f"Soft targets must have the shape {tf.TensorShape(expected)}, with one column per "
+            f"class. Received: a SparseTensor of shape {targets.shape}."
+        )
+    indices, values, shape = targets.indices, targets.values, targets.dense_shape
+    values = tf.cast(values, tf.float32)
+    in_range = tf.reduce_all((indices >= 0) & (indices < shape))
+    message = f"Soft targets of {num_classes} classes have an index outside of the shape"
+    checks = [
+        tf.debugging.Assert(in_range, [message, shape, "Received indices", indices]),
+        tf.debugging.check_numerics(values, "Soft targets must be finite"),
+        tf.debugging.assert_non_negative(values, "Soft targets must not be negative"),
+    ]
+    with tf.control_dependencies(checks):
+        values = tf.identity(values)
+    matrix = tf.sparse.reshape(
+        tf.SparseTensor(indices, values, shape), [tf.reduce_prod(shape[:-1]), num_classes]
+    )
+    ids, weights = padded_rows(matrix)
+    totals = tf.gather(tf.reduce_sum(weights, axis=-1), matrix.indices[:, 0])
+    fits = tf.reduce_all((totals > 0) & (totals <= 1 + _ROUNDING))
+    message = (
+        "The soft targets of an example must have a sum above 0 and of at most 1. Normalize "
+        "them; an example without any target does not count. Received sums"
+    )
+    with tf.control_dependencies([tf.debugging.Assert(fits, [message, totals])]):
+        ids = tf.where(weights > 0, ids, -1)
+    full = tf.concat([shape[:-1], tf.shape(ids, tf.int64)[1:]], axis=0)
+    return tf.reshape(ids, full), tf.reshape(weights, full)
+
+
+def padded_rows(matrix: tf.SparseTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns column ids `[rows, n]`, padded with -1, and their values, 0 at padding."""
+    num_rows, width = tf.unstack(matrix.dense_shape)
+    places, which = tf.unique(matrix.indices[:, 0] * width + matrix.indices[:, 1])
+    order = tf.argsort(places)
+    values = tf.math.unsorted_segment_sum(matrix.values, which, tf.size(places))
+    rows = tf.gather(places, order) // width
+    columns = tf.gather(places, order) % width
+    ids = tf.RaggedTensor.from_value_rowids(columns, rows, num_rows)
+    return ids.to_tensor(-1), ids.with_values(tf.gather(values, order)).to_tensor(0)
 
 
 def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
@@ -117,18 +191,22 @@ def _static_width(labels: tf.Tensor, rank: int) -> int | None:
     return labels.shape[-1] if labels.shape.rank > rank else 1
 
 
-def _id_checks(kind: str, ids: tf.Tensor, num_classes: int) -> Iterator[tf.Operation | None]:
-    """Yields an assertion that ids are in range."""
+def _range_check(kind: str, ids: tf.Tensor, num_classes: int) -> tf.Operation | None:
     lowest, highest = tf.reduce_min(ids), tf.reduce_max(ids)
     in_range = (lowest >= -1) & (highest < num_classes)
-    message = f"{kind} must be class ids in [0, {num_classes}), or -1 as padding. Received ids"
-    yield tf.debugging.Assert(in_range, [message, "from", lowest, "to", highest])
+    message = f"{kind} must be class ids in [0, {num_classes}), or -1 as padding. "
+    if kind == "Labels":
+        message += (
+            "If another id, such as -100, marks padding, pass ignore_class=-100 to the loss. "
+        )
+    message += "Received ids"
+    return tf.debugging.Assert(in_range, [message, "from", lowest, "to", highest])
 
 
-def _form_checks(labels: tf.Tensor, num_classes: int) -> Iterator[tf.Operation | None]:
-    """Yields an assertion that labels `[B, L]` are not multi-hot."""
+def _multi_hot_checks(labels: tf.Tensor, num_classes: int) -> list[tf.Operation | None]:
+    """Returns an assertion that labels `[B, L]` are not multi-hot."""
     if num_classes <= 2 or labels.shape[1] not in (None, num_classes):
-        return
+        return []
     lowest, highest = tf.reduce_min(labels), tf.reduce_max(labels)
     zeros_and_ones = (lowest >= 0) & (lowest <= highest) & (highest <= 1)
     is_ids = ~(zeros_and_ones & (tf.shape(labels)[1] == num_classes))
@@ -138,4 +216,4 @@ def _form_checks(labels: tf.Tensor, num_classes: int) -> Iterator[tf.Operation |
         "with -1 or ragged, such as tf.ragged.boolean_mask(tf.range(num_classes) + "
         "tf.zeros_like(y), y > 0). Received labels of shape"
     )
-    yield tf.debugging.Assert(is_ids, [message, tf.shape(labels)])
+    return [tf.debugging.Assert(is_ids, [message, tf.shape(labels)])]

@@ -18,7 +18,7 @@ from tf_largeout.classes.best_scores import search_without
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.keras_internals import is_symbolic
 from tf_largeout.tags import exclusions
-from tf_largeout.tags.labels import as_label_matrix, first_occurrences
+from tf_largeout.tags.labels import as_label_matrix, as_target_matrix, first_occurrences
 from tf_largeout.types import TensorLike
 
 _ATTRIBUTE = "_largeout_tag"
@@ -50,12 +50,15 @@ class OutputTag:
         self.features = features
         self.training = None if training is None else bool(training)
         self.loss: Any = None
-        self._label_matrices: dict[int, tuple[Any, tf.Tensor]] = {}
+        # By id of the labels and ignored class.
+        self._label_matrices: dict[tuple[int, int | None], tuple[Any, tf.Tensor]] = {}
+        self._label_weights: dict[int, tf.Tensor] = {}
         self._distinct: dict[int, tf.Tensor] = {}
         self._excluded: dict[int, tf.Tensor | None] = {}
         self._best: dict[tuple[str, int], tuple[int, tf.Tensor]] = {}
         # By ranking, dtype of the products, and id of the labels.
         self._statistics: dict[tuple[str, str, int], ClassStatistics] = {}
+        self._mean_logits: dict[str, tf.Tensor] = {}
 
     @property
     def class_matrix(self) -> ClassScorer:
@@ -93,16 +96,50 @@ class OutputTag:
     def label_matrix(self, y_true: TensorLike) -> tf.Tensor:
         """Checks labels of any accepted form, and returns them as int64 `[B, L]`.
 
-        They are padded with -1, also where `y_true` has excluded classes, see `exclusions`. All
-        losses and metrics share the tensor for one `y_true`.
+        They are padded with -1, also at the `ignore_class` of the loss of this step, and where
+        `y_true` has excluded classes, see `exclusions`. All losses and metrics share the tensor
+        for one `y_true`. If the loss accepts soft targets, or
+        there is no loss, `y_true` can be a `tf.SparseTensor`. Its classes with positive targets
+        are then the labels.
         """
-        if id(y_true) not in self._label_matrices:
-            columns = as_label_matrix(y_true, self.features, self.num_classes)
-            matrix, excluded = exclusions.split(columns)
-            self._excluded[id(matrix)] = excluded
-            self._label_matrices[id(y_true)] = (y_true, matrix)
-            self._label_matrices[id(matrix)] = (matrix, matrix)
-        return self._label_matrices[id(y_true)][1]
+        ignored = getattr(self.loss, "ignore_class", None)
+        if (id(y_true), ignored) not in self._label_matrices:
+            matrix = self._new_label_matrix(y_true, ignored)
+            self._label_matrices[id(y_true), ignored] = (y_true, matrix)
+            self._label_matrices[id(matrix), ignored] = (matrix, matrix)
+        return self._label_matrices[id(y_true), ignored][1]
+
+    def _new_label_matrix(self, y_true: TensorLike, ignored: int | None) -> tf.Tensor:
+        ids, weights = y_true, None
+        takes_targets = getattr(self.loss, "takes_soft_targets", self.loss is None)
+        if isinstance(y_true, tf.SparseTensor) and takes_targets:
+            ids, weights = as_target_matrix(y_true, self.features, self.num_classes)
+        columns = as_label_matrix(ids, self.features, self.num_classes, ignored)
+        matrix, excluded = exclusions.split(columns)
+        self._excluded[id(matrix)] = excluded
+        if weights is not None:
+            weights = tf.reshape(weights, tf.shape(matrix))
+            self._label_weights[id(matrix)] = tf.where(matrix >= 0, weights, 0)
+        return matrix
+
+    def label_weights(self, y_true: TensorLike) -> tf.Tensor | None:
+        """Returns the soft targets of the labels, float32 `[B, L]`, 0 at padding.
+
+        The result is None for labels without targets. Each then has the target `1 / #labels`.
+        """
+        return self._label_weights.get(id(self.label_matrix(y_true)))
+
+    def mean_logits(self, ranking: str = "logit") -> tf.Tensor:
+        """Returns the mean of the logits of all classes, float32 `[B]`; the step shares it.
+
+        Args:
+            ranking: As in `class_statistics`.
+        """
+        if ranking not in self._mean_logits:
+            self._mean_logits[ranking] = self.layer.scorer(ranking).mean_logits(
+                self.flat_features, bool(self.training)
+            )
+        return self._mean_logits[ranking]
 
     def distinct_labels(self, y_true: TensorLike) -> tf.Tensor:
         """Tells, bool `[B, L]`, which labels are neither padding nor repeats in an example."""

@@ -1,0 +1,316 @@
+"""Ignored, smoothed, weighted and soft targets, and the penalty of log Z."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests import harness
+from tests.losses.table import BATCH, DIM, N, Problem
+from tests.reference import losses as reference
+from tf_largeout import losses, samplers
+from tf_largeout.classes.sharded_matrix import ShardedMatrix
+
+RNG = np.random.default_rng(4)
+WEIGHTS = RNG.uniform(0, 3, N).astype("float32")
+OPTIONS = {
+    "smoothing": {"label_smoothing": 0.2},
+    "penalty": {"log_partition_penalty": 0.1},
+    "weights": {"class_weights": WEIGHTS},
+    "all": {"label_smoothing": 0.2, "log_partition_penalty": 0.1, "class_weights": WEIGHTS},
+}
+EACH_OPTION = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+SOFT = np.zeros([BATCH, N])
+SOFT[[0, 0, 1, 2, 2, 4], [3, 9, 0, 36, 1, 12]] = [0.5, 0.3, 1, 0.25, 0.5, 0.125]
+SOFT_IDS = [np.flatnonzero(row) for row in SOFT]
+
+
+def sparse_targets(dense=SOFT):
+    return tf.sparse.from_dense(tf.constant(dense, tf.float32))
+
+
+def logits_of(problem):
+    return problem.features.astype("float64") @ problem.embeddings.T + problem.bias
+
+
+def expected(problem, options, soft=None):
+    targets = reference.dense_targets(
+        problem.labels if soft is None else SOFT_IDS,
+        N,
+        options.get("label_smoothing", 0),
+        options.get("class_weights"),
+        soft,
+    )
+    penalty = options.get("log_partition_penalty", 0)
+    return reference.soft_cross_entropy(logits_of(problem), targets, penalty), targets
+
+
+def dense_gradients(problem, targets, penalty):
+    features, embeddings, bias = (
+        tf.Variable(one, dtype=tf.float64)
+        for one in (problem.features, problem.embeddings, problem.bias)
+    )
+    with tf.GradientTape() as tape:
+        logits = tf.matmul(features, embeddings, transpose_b=True) + bias
+        log_partition = tf.reduce_logsumexp(logits, axis=1)
+        mass = tf.reduce_sum(targets, axis=1)
+        loss = mass * (log_partition + penalty * log_partition**2)
+        loss -= tf.reduce_sum(targets * logits, axis=1)
+    return tape.gradient(loss, [features, embeddings, bias])
+
+
+@EACH_OPTION
+@pytest.mark.parametrize("soft", [False, True], ids=["labels", "soft targets"])
+@pytest.mark.parametrize("loss", [losses.SoftmaxLoss, losses.SampledSoftmaxLoss])
+def test_over_all_classes_it_is_the_cross_entropy_of_the_targets(loss, soft, options):
+    problem = Problem()
+    head = harness.built_head(problem.embeddings, problem.bias, samplers.UniformSampler(N))
+    y_true = sparse_targets() if soft else problem.labels
+    values, targets = expected(problem, options, SOFT if soft else None)
+    for training in (True, False):
+        found = loss(reduction=None, **options)(
+            y_true, head(problem.features, training=training)
+        )
+        np.testing.assert_allclose(found, values, rtol=1e-5, atol=1e-5)
+    _, gradients = harness.loss_and_gradients(
+        loss(reduction="sum", **options), head, problem.features, y_true
+    )
+    penalty = options.get("log_partition_penalty", 0)
+    for ours, dense in zip(gradients, dense_gradients(problem, targets, penalty), strict=True):
+        np.testing.assert_allclose(ours, dense, rtol=1e-4, atol=1e-5)
+
+
+@EACH_OPTION
+def test_the_absolute_softmax_has_the_same_options(options):
+    problem = Problem()
+    head = harness.built_head(problem.embeddings, problem.bias, samplers.UniformSampler(N))
+    _, targets = expected(problem, options)
+    penalty = options.get("log_partition_penalty", 0)
+    values = reference.soft_cross_entropy(np.abs(logits_of(problem)), targets, penalty)
+    loss = losses.AbsoluteSoftmaxLoss(reduction=None, **options)
+    for training in (True, False):
+        found = loss(problem.labels, head(problem.features, training=training))
+        np.testing.assert_allclose(found, values, rtol=1e-5, atol=1e-5)
+
+
+def test_smoothing_equals_that_of_keras():
+    problem = Problem(np.arange(BATCH)[:, None])
+    logits = problem.head()(problem.features, training=False)
+    by_keras = keras.losses.CategoricalCrossentropy(from_logits=True, label_smoothing=0.3)
+    found = losses.SoftmaxLoss(label_smoothing=0.3)(problem.labels, logits)
+    np.testing.assert_allclose(found, by_keras(np.eye(N)[:BATCH], logits), rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [losses.DecoupledSoftmaxLoss, losses.SoftmaxLoss])
+def test_class_weights_multiply_the_loss_of_one_label(loss):
+    problem = Problem(np.array([[3], [9], [0], [36], [7], [12]]))
+    for training in (True, False):
+        logits = problem.head()(problem.features, training=training)
+        plain = loss(reduction=None)(problem.labels, logits)
+        found = loss(reduction=None, class_weights=WEIGHTS)(problem.labels, logits)
+        np.testing.assert_allclose(found, plain * WEIGHTS[problem.labels[:, 0]], rtol=1e-5)
+
+
+def test_class_weights_multiply_the_loss_of_a_hierarchical_softmax():
+    keras.utils.set_random_seed(1)
+    layer = tflo.layers.HierarchicalOutput(N)
+    logits = layer(RNG.normal(size=[4, DIM]).astype("float32"), training=True)
+    labels = np.array([3, 5, 0, 36])
+    plain = losses.HierarchicalSoftmaxLoss(reduction=None)(labels, logits)
+    loss = losses.HierarchicalSoftmaxLoss(reduction=None, class_weights=WEIGHTS)
+    np.testing.assert_allclose(loss(labels, logits), plain * WEIGHTS[labels], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        samplers.UnigramSampler(6, counts=np.arange(N) + 5, seed=2),
+        samplers.UniformSampler(6, seed=2),
+        samplers.TopKSampler(8, num_hard=3, tail=samplers.UniformSampler(5, seed=2)),
+    ],
+    ids=["unigram", "uniform", "head and tail"],
+)
+def test_a_sum_over_all_classes_is_estimated_without_bias(sampler):
+    problem = Problem()
+    head = harness.built_head(problem.embeddings, problem.bias, sampler)
+
+    @tf.function
+    def estimates():
+        def draw(_):
+            tag = head(problem.features, training=True)._largeout_tag
+            candidates = tag.draw_candidates(tag.label_matrix(problem.labels), False, "test")
+            return candidates.sum_over_classes(tf.math.softplus)
+
+        return tf.map_fn(draw, tf.range(3000), tf.float32, parallel_iterations=1)
+
+    found = estimates().numpy().astype("float64")
+    exact = np.logaddexp(0, logits_of(problem)).sum(axis=1)
+    sigma = found.std(axis=0) / np.sqrt(len(found))
+    assert np.all(np.abs(found.mean(axis=0) - exact) < 5 * sigma + 1e-4)
+    assert np.all(sigma < 0.05 * exact)
+
+
+def test_sums_over_shards_equal_those_over_one_table():
+    problem = Problem()
+    parts = slice(0, 10), slice(10, 11), slice(11, N)
+    matrix = ShardedMatrix(
+        [keras.Variable(problem.embeddings[part]) for part in parts],
+        [keras.Variable(problem.bias[part]) for part in parts],
+        "layer",
+    )
+    logits, features = logits_of(problem), tf.constant(problem.features)
+    np.testing.assert_allclose(matrix.mean_logits(features), logits.mean(1), rtol=1e-4)
+    for training in (True, False):
+        found = matrix.sum_over_classes(features, tf.math.softplus, training)
+        np.testing.assert_allclose(found, np.logaddexp(0, logits).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("ignored", [-100, 9, 255])
+def test_an_ignored_class_has_the_effect_of_padding(ignored):
+    problem = Problem()
+    labels = np.where(problem.labels == 9, -1, problem.labels)
+    marked = np.where(labels == -1, ignored, labels)
+    for training in (True, False):
+        head, loss = problem.head(), losses.SampledSoftmaxLoss(ignore_class=ignored)
+        logits = head(problem.features, training=training)
+        found, metric = loss(marked, logits), tflo.metrics.RecallAtK(5)
+        metric.update_state(marked, logits)
+        logits = head(problem.features, training=training)
+        plain, plain_metric = (
+            losses.SampledSoftmaxLoss()(labels, logits),
+            tflo.metrics.RecallAtK(5),
+        )
+        plain_metric.update_state(labels, logits)
+        assert float(found) == float(plain)
+        assert float(metric.result()) == float(plain_metric.result())
+
+
+@EACH_OPTION
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_a_model_is_fitted_saved_and_loaded(options, policy, tmp_path):
+    keras.utils.set_random_seed(2)
+    layer = tflo.layers.LargeOutput(N, samplers.UniformSampler(8, seed=1), dtype=policy)
+    model = keras.Sequential([keras.Input([DIM]), layer])
+    loss = losses.SampledSoftmaxLoss(ignore_class=-100, **options)
+    model.compile(tflo.optimizers.LazyAdam(0.05), loss, metrics=[tflo.metrics.RecallAtK(2)])
+    x = Problem().features
+    first = model.evaluate(x, sparse_targets(), verbose=0)
+    data = tf.data.Dataset.from_tensor_slices((x, sparse_targets())).batch(4)
+    model.fit(data, epochs=15, shuffle=False, verbose=0)
+    last = model.evaluate(data, verbose=0)
+    assert last[0] < first[0] and last[1] > 0.5
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.loss.get_config() == loss.get_config()
+    np.testing.assert_allclose(loaded.evaluate(data, verbose=0), last, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"ignore_class": 1.5}, "`ignore_class` must be an integer"),
+        ({"ignore_class": True}, "`ignore_class` must be an integer"),
+        ({"label_smoothing": 1.0}, "`label_smoothing` must be below 1"),
+        ({"label_smoothing": -0.1}, "`label_smoothing` must be a number of at least 0"),
+        ({"label_smoothing": np.nan}, "`label_smoothing` must be"),
+        ({"log_partition_penalty": -1}, "`log_partition_penalty` must be"),
+        ({"class_weights": [1.0, -1.0]}, "`class_weights` must be finite, at least 0"),
+        ({"class_weights": [1.0, np.nan]}, "`class_weights` must be finite"),
+        ({"class_weights": [0.0, 0.0]}, "`class_weights` must be .*not all 0"),
+        ({"class_weights": [[1.0]]}, "`class_weights` must be a list of numbers"),
+        ({"class_weights": []}, "`class_weights` must be a list of numbers"),
+        ({"class_weights": ["a"]}, "`class_weights` must be a list of numbers"),
+    ],
+)
+@pytest.mark.parametrize("loss", [losses.SoftmaxLoss, losses.SampledSoftmaxLoss])
+def test_arguments_out_of_range_are_refused(loss, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        loss(**arguments)
+
+
+@pytest.mark.parametrize("options", [{"label_smoothing": 0.1}, {"log_partition_penalty": 0.1}])
+def test_a_corrected_positive_allows_no_estimate(options):
+    with pytest.raises(ValueError, match="need correct_positive=False"):
+        losses.SampledSoftmaxLoss(correct_positive=True, **options)
+
+
+def test_soft_targets_need_a_loss_and_a_sampler_that_take_them():
+    problem = Problem()
+    logits = problem.head()(problem.features, training=True)
+    with pytest.raises(ValueError, match="need correct_positive=False"):
+        losses.SampledSoftmaxLoss(correct_positive=True)(sparse_targets(), logits)
+    logits = problem.head()(problem.features, training=True)
+    with pytest.raises(ValueError, match="Labels must be integer class ids.*SparseTensor"):
+        losses.NCELoss()(sparse_targets(), logits)
+    head = harness.built_head(problem.embeddings, problem.bias, samplers.TopKSampler(8))
+    for loss, y_true in (
+        (losses.SampledSoftmaxLoss(), sparse_targets()),
+        (losses.SampledSoftmaxLoss(label_smoothing=0.1), problem.labels),
+    ):
+        with pytest.raises(ValueError, match="expected counts are not known.*UniformSampler"):
+            loss(y_true, head(problem.features, training=True))
+
+
+def test_class_weights_of_another_number_of_classes_are_refused():
+    problem = Problem()
+    logits = problem.head()(problem.features, training=True)
+    with pytest.raises(ValueError, match=f"each of the {N} classes. Received: 2 weights"):
+        losses.SoftmaxLoss(class_weights=[1, 2])(problem.labels, logits)
+
+
+def test_a_label_of_minus_100_is_explained():
+    problem = Problem(np.full([BATCH, 1], -100))
+    logits = problem.head()(problem.features, training=True)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="pass ignore_class=-100 to the loss"
+    ):
+        losses.SoftmaxLoss()(problem.labels, logits)
+
+
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        ([-0.5, 1.0], "must not be negative"),
+        ([np.nan, 0.5], "must be finite"),
+        ([0.0, 0.0], "a sum above 0"),
+        ([0.8, 0.8], "at most 1"),
+    ],
+)
+def test_wrong_soft_targets_are_refused(values, message):
+    problem = Problem()
+    logits = problem.head()(problem.features, training=True)
+    targets = tf.SparseTensor([[0, 3], [0, 5]], np.float32(values), [BATCH, N])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){message}"):
+        losses.SoftmaxLoss()(targets, logits)
+
+
+def test_soft_targets_of_another_shape_are_refused():
+    problem = Problem()
+    logits = problem.head()(problem.features, training=True)
+    targets = tf.SparseTensor([[0, 3]], [0.5], [BATCH, N + 1])
+    with pytest.raises(ValueError, match=f"Soft targets must have the shape .*{N}"):
+        losses.SoftmaxLoss()(targets, logits)
+    outside = tf.SparseTensor([[0, N + 2]], [0.5], [BATCH, N])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="outside of the shape"):
+        losses.SoftmaxLoss()(outside, logits)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [{"normalize": True, "scale": 3.0}, {"logit_soft_cap": 2.0}],
+    ids=["cosine", "capped"],
+)
+@pytest.mark.parametrize("shards", [1, 3])
+def test_smoothing_uses_the_mean_of_the_logits_that_the_layer_returns(form, shards):
+    head = tflo.layers.LargeOutput(N, num_shards=shards, bias_initializer="ones", **form)
+    features = tf.constant(RNG.normal(size=(BATCH, DIM)), tf.float32)
+    head.build(features.shape)
+    labels = tf.constant(RNG.integers(0, N, BATCH))
+    log_probabilities = tf.nn.log_softmax(head(features).numpy())
+    of_labels = tf.gather(log_probabilities, labels, batch_dims=1)
+    dense = -0.8 * of_labels - 0.2 * tf.reduce_mean(log_probabilities, axis=1)
+    for training in (True, False):
+        loss = losses.SoftmaxLoss(reduction=None, label_smoothing=0.2)
+        found = loss(labels, head(features, training=training))
+        np.testing.assert_allclose(found, dense, rtol=1e-5)
