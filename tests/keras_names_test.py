@@ -21,6 +21,7 @@ LOSSES = [
     "ranking_loss",
     "black_out_loss",
     "decoupled_softmax_loss",
+    "sigmoid_loss",
 ]
 SPHERICAL_LOSSES = [
     "spherical_softmax_loss",

@@ -33,6 +33,16 @@ def _negative_sampling(reduction):
     return lambda f, w, b, y, s, *_: reference.negative_sampling(f, w, b, y, s, reduction)
 
 
+def _calibrated(t):
+    def oracle(features, embeddings, bias, labels, sampled, *_):
+        weight = 1 - t * (1 - sampled.shape[-1] / (len(embeddings) - 1))
+        return reference.negative_sampling(
+            features, embeddings, bias, labels, sampled, "sum", weight
+        )
+
+    return Case(lambda **kwargs: losses.NegativeSamplingLoss(calibration=t, **kwargs), oracle)
+
+
 def _ranking(margin):
     return lambda f, w, b, y, s, *_: reference.ranking(f, w, b, y, s, margin)
 
@@ -61,6 +71,8 @@ LOSSES = {
         lambda **kwargs: losses.NegativeSamplingLoss(negative_reduction="mean", **kwargs),
         _negative_sampling("mean"),
     ),
+    "calibrated negative sampling": _calibrated(0.75),
+    "sigmoid": Case(losses.SigmoidLoss, reference.sampled_sigmoid, reference.full_sigmoid),
     "absolute softmax": Case(
         losses.AbsoluteSoftmaxLoss, reference.absolute_softmax, reference.full_absolute_softmax
     ),
@@ -81,6 +93,7 @@ CLASSES = [
     "decoupled softmax",
     "nce",
     "negative sampling",
+    "sigmoid",
     "absolute softmax",
     "importance, batch",
     "bernoulli",

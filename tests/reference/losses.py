@@ -124,14 +124,17 @@ def _ones(sampled):
     )
 
 
-def negative_sampling(features, embeddings, bias, labels, sampled, negative_reduction):
+def negative_sampling(
+    features, embeddings, bias, labels, sampled, negative_reduction, positive_weight=1
+):
     losses = []
     for _, true, negatives in _each_example(
         features, embeddings, bias, labels, sampled, _ones(sampled)
     ):
         reduce = np.mean if negative_reduction == "mean" else np.sum
         negative = reduce([-_log_sigmoid(-o) for o in negatives]) if negatives else 0.0
-        losses.append(np.mean([-_log_sigmoid(o) for o in true]) + negative if true else 0.0)
+        positive = np.mean([-_log_sigmoid(o) for o in true] or [0.0])
+        losses.append(positive_weight * positive + negative if true else 0.0)
     return np.array(losses)
 
 
@@ -245,3 +248,23 @@ def dense_targets(labels, num_classes, smoothing=0.0, class_weights=None, soft=N
         if soft is not None and own:
             target += (1 - sum(soft[row])) / num_classes
     return targets
+
+
+def full_sigmoid(features, embeddings, bias, labels):
+    """Returns the sum over all classes of the binary cross entropy."""
+    losses = []
+    for feature, positives in _rows(features, labels):
+        logits = [_logit(feature, embeddings, bias, c) for c in range(len(embeddings))]
+        terms = [-_log_sigmoid(o if c in positives else -o) for c, o in enumerate(logits)]
+        losses.append(sum(terms) if positives else 0.0)
+    return np.array(losses)
+
+
+def sampled_sigmoid(features, embeddings, bias, labels, sampled, true_count, sampled_count):
+    losses = []
+    for row, (feature, positives) in enumerate(_rows(features, labels)):
+        loss = sum(-_log_sigmoid(_logit(feature, embeddings, bias, y)) for y in set(positives))
+        for s, count in _drawn(row, positives, sampled, sampled_count):
+            loss += -_log_sigmoid(-_logit(feature, embeddings, bias, s)) / count
+        losses.append(loss if positives else 0.0)
+    return np.array(losses)

@@ -19,6 +19,7 @@ from tf_largeout.losses.normalization_loss import NormalizationLoss
 from tf_largeout.losses.ranking_loss import RankingLoss, ranking_loss
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_softmax_loss
+from tf_largeout.losses.sigmoid_loss import SigmoidLoss
 from tf_largeout.losses.softmax_loss import SoftmaxLoss
 from tf_largeout.losses.spherical_loss import SphericalLoss
 from tf_largeout.losses.spherical_softmax_loss import SphericalSoftmaxLoss
@@ -42,6 +43,7 @@ __all__ = [
     "RankingLoss",
     "SampledLoss",
     "SampledSoftmaxLoss",
+    "SigmoidLoss",
     "SoftmaxLoss",
     "SphericalLoss",
     "SphericalSoftmaxLoss",

@@ -121,8 +121,8 @@ class Candidates(NamedTuple):
         """As `sum_over_classes`, without the labels of the example."""
         if self.counts_are == NONE:
             raise ValueError(
-                "Label smoothing and soft targets need an estimate of a sum over all classes. "
-                "The sampler of the layer searches for classes, whose expected counts "
+                "Label smoothing, soft targets and `SigmoidLoss` estimate a sum over all "
+                "classes. The sampler of the layer searches for classes, whose expected counts "
                 "are not known, so it does not allow this estimate. Use a static sampler, such "
                 "as UniformSampler, or a search with a tail: "
                 "InvertedFileSampler(num_sampled, num_hard=16)."
