@@ -82,18 +82,21 @@ def test_a_layer_finds_the_step_that_calls_it(eager):
         lambda x: (
             keras_internals.training_of_step(),
             getattr(keras_internals.training_model(), "name", None),
+            getattr(keras_internals.model_of_step(), "name", None),
         ),
         run_eagerly=eager,
     )
     model.fit(X, X[:, :1], verbose=0)
-    assert set(found) == {(True, model.name)}
+    assert set(found) == {(True, model.name, model.name)}
     found.clear()
     model.evaluate(X, X[:, :1], verbose=0)
+    assert set(found) == {(False, None, model.name)}
+    found.clear()
     model.predict(X, verbose=0)
-    assert set(found) == {(False, None)}
+    assert set(found) == {(False, None, None)}
     found.clear()
     model(X)
-    assert set(found) == {(None, None)}
+    assert set(found) == {(None, None, None)}
 
 
 def test_a_step_that_autograph_has_converted_is_found():
@@ -205,6 +208,13 @@ def test_the_layer_before_a_symbolic_tensor():
     dense, inputs = keras.layers.Dense(1), keras.Input([3])
     assert keras_internals.layer_before(dense(inputs)) is dense
     assert keras_internals.layer_before(tf.constant(X)) is None
+
+
+def test_the_layer_of_an_output_of_an_inner_model():
+    inputs, layers = keras.Input([3]), [keras.layers.Dense(1) for _ in range(2)]
+    inner = keras.Sequential([keras.Model(inputs, [one(inputs) for one in layers])])
+    assert [keras_internals.output_layer(one) for one in inner(inputs)] == layers
+    assert keras_internals.output_layer(tf.constant(X)) is None
 
 
 def test_all_layers_are_found_at_any_depth():

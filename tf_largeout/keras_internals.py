@@ -60,6 +60,14 @@ def training_model() -> keras.Model | None:
     return next((model for name, model in _steps_on_the_stack() if name == "train_step"), None)
 
 
+def model_of_step() -> keras.Model | None:
+    """The model whose `train_step` or `test_step` is on the call stack, or None.
+
+    Relies on: the same as `training_of_step`.
+    """
+    return next((one for name, one in _steps_on_the_stack() if name != "predict_step"), None)
+
+
 def call_stack() -> list[int]:
     """The identities of the frames of the call stack, outermost first.
 
@@ -132,6 +140,22 @@ def layer_before(tensor: Any) -> keras.layers.Layer | None:
     """
     operation = getattr(getattr(tensor, "_keras_history", None), "operation", None)
     return operation if isinstance(operation, keras.layers.Layer) else None
+
+
+def output_layer(tensor: Any) -> keras.layers.Layer | None:
+    """The layer that returned an output of a model; for an inner model, the layer in it.
+
+    Relies on: the same as `layer_before`, and the attribute `tensor_index` of `_keras_history`.
+    """
+    layer = layer_before(tensor)
+    while isinstance(layer, keras.Model):
+        outputs = getattr(layer, "outputs", None) or []
+        place = tensor._keras_history.tensor_index
+        if place >= len(outputs):
+            return layer
+        tensor = outputs[place]
+        layer = layer_before(tensor)
+    return layer
 
 
 def all_layers(model: keras.Model) -> list[keras.layers.Layer]:

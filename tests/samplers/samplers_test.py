@@ -191,9 +191,9 @@ def test_get_returns_samplers_and_none_unchanged():
     assert samplers.get(sampler) is sampler
 
 
-@pytest.mark.parametrize("unknown", ["Uniform", 3, keras.losses.MeanSquaredError()])
+@pytest.mark.parametrize("unknown", ["Uniform", keras.losses.MeanSquaredError()])
 def test_the_error_of_an_unknown_name_lists_the_known_ones(unknown):
-    with pytest.raises(ValueError, match="log_uniform.*uniform.*unigram"):
+    with pytest.raises(ValueError, match="log_uniform.*uniform'].*Unigram"):
         samplers.get(unknown)
 
 

@@ -75,6 +75,7 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
         tf.errors.InvalidArgumentError: If their dynamic shape does not match the queries, or an
             id is too high.
     """
+    require_width(exclude, num_classes)
     ids = class_ids("exclude", exclude)
     leading = queries.shape[:-1]
     expected = f"`exclude` must have shape [{', '.join(map(str, leading))}, n], with "
@@ -120,6 +121,16 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
         return tf.unique(tf.sort(ids)).y
 
 
+def require_width(exclude: Any, num_classes: int) -> None:
+    """Raises a ValueError if a SciPy sparse matrix does not have one column per class."""
+    if hasattr(exclude, "tocsr") and exclude.shape[-1] != num_classes:
+        raise ValueError(
+            f"A sparse matrix `exclude` must have one column per class, {num_classes}. "
+            f"Received: a {type(exclude).__name__} of shape {tuple(exclude.shape)}. Its "
+            "columns must be the class ids of the output layer."
+        )
+
+
 def class_ids(name: str, value: TensorLike) -> tf.Tensor:
     """Returns a filter as an int64 tensor; lists of different lengths are padded with -1.
 
@@ -160,13 +171,22 @@ def class_rows(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTensor:
     if not ids.dtype.is_integer and ids.shape.num_elements() != 0:
         raise ValueError(
             f"`{name}` must be integer class ids. Received {name} of dtype {ids.dtype.name}, "
-            f"of shape {ids.shape}. For a mask over all classes, pass the ids where it is "
-            "true: numpy.flatnonzero(mask)."
+            f"of shape {ids.shape}. {_ids_of_mask(ids)}"
         )
     if ids.dtype != tf.uint64:
         return tf.cast(ids, tf.int64)
     ids = tf.bitcast(ids, tf.int64)  # ids from 2**63 on become negative, like padding
     return tf.where(ids < 0, tf.int64.max, ids)
+
+
+def _ids_of_mask(mask: tf.Tensor) -> str:
+    """Says how to convert a mask over all classes, of one or several queries, to ids."""
+    if mask.shape.rank == 1:
+        return "For a mask over all classes, pass the ids: numpy.flatnonzero(mask)."
+    return (
+        "For a mask with a row per query, pass a list of the ids of each query, which need not "
+        "have the same length: [numpy.flatnonzero(row) for row in mask]."
+    )
 
 
 def _without_sets(value: Any) -> Any:

@@ -11,7 +11,9 @@ from tf_largeout.arguments import is_whole
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
+from tf_largeout.layers.wrong_arguments import refuse_wrong_arguments
 from tf_largeout.ops import devices
+from tf_largeout.tags.compile_warnings import warn_of_probability_loss
 from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers, replicas
@@ -58,6 +60,7 @@ class ClassOutput(keras.layers.Layer):
     scores_are_products = True
 
     def __init__(self, ranking: str | None = None, **kwargs: Any) -> None:
+        refuse_wrong_arguments(type(self).__name__, kwargs)
         super().__init__(**kwargs)
         if ranking is not None and ranking not in self.rankings:
             raise ValueError(
@@ -198,6 +201,7 @@ class ClassOutput(keras.layers.Layer):
         dense = tf.function(logits, autograph=False) if in_graph else logits
         if training is None:
             training = keras_internals.training_of_step()
+        warn_of_probability_loss(self)
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
         if keras_internals.is_running(keras.Model.predict) and not are_logits_left_out():
@@ -360,6 +364,12 @@ class ClassOutput(keras.layers.Layer):
         return layer
 
     def _require_dense(self, features: Any) -> None:
+        if features.dtype == tf.string:
+            raise ValueError(
+                f"`features` of layer '{self.name}' must be numbers. Received: strings of "
+                f"shape {features.shape}. Convert names to ids by keras.layers.StringLookup, "
+                "and ids to features by an encoder, such as keras.layers.Embedding."
+            )
         if isinstance(features, tf.SparseTensor | tf.RaggedTensor):
             raise ValueError(
                 f"`features` of layer '{self.name}' must be a dense tensor [batch, ..., dim]. "

@@ -186,8 +186,8 @@ class EmbeddingBag(IdLayer):
         dtype = keras.backend.standardize_dtype(ids.dtype)
         if "int" not in dtype:
             raise ValueError(
-                f"`ids` of layer '{self.name}' must be integers. Received: dtype {dtype}. Give "
-                "the model's input that dtype: `keras.Input([max_ids], dtype='int64')`."
+                f"`ids` of layer '{self.name}' must be integers. Received: dtype {dtype}. "
+                f"{self.way_to_ids(dtype)}"
             )
         if len(ids.shape) < 2 or (_is_ragged(ids) and len(ids.shape) > 2):
             raise ValueError(

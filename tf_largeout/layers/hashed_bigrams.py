@@ -105,8 +105,8 @@ class HashedBigrams(IdLayer):
             raise ValueError(
                 f"`ids` of layer '{self.name}' must be integers [batch, ..., n], padded, not "
                 f"ragged. Received: dtype {dtype}, shape {tuple(ids.shape)}"
-                f"{', ragged' if ragged else ''}. Give the model's input that dtype: "
-                "`keras.Input([n], dtype='int64')`; `to_tensor()` pads ragged ids."
+                f"{', ragged' if ragged else ''}. {self.way_to_ids(dtype)} "
+                "`to_tensor()` pads ragged ids."
             )
 
     def get_config(self) -> Config:

@@ -56,6 +56,15 @@ class IdLayer(keras.layers.Layer):
                 "values as `weights`, both padded."
             )
 
+    def way_to_ids(self, dtype: str) -> str:
+        """Says how to pass integers instead of inputs of type `dtype`."""
+        if dtype == "string":
+            return (
+                "Convert strings to ids before the layer: "
+                "`keras.layers.StringLookup(vocabulary=words, mask_token='')` pads with id 0."
+            )
+        return "Give the model's input an integer dtype: `keras.Input([n], dtype='int64')`."
+
     def check_range(self, ids: tf.Tensor) -> tf.Operation | None:
         """An op that fails if an id is out of range.
 
@@ -66,6 +75,7 @@ class IdLayer(keras.layers.Layer):
         padding = "" if self.padding_id is None else f" or {self.padding_id} for padding"
         message = (
             f"`ids` of layer '{self.name}' must be at least 0 and below "
-            f"input_dim={self.input_dim}{padding}. Received ids from, to:"
+            f"input_dim={self.input_dim}{padding}. If another id marks padding, such as -1, "
+            "pass it as `padding_id`. Received ids from, to:"
         )
         return tf.debugging.Assert((low >= 0) & (high < self.input_dim), [message, low, high])

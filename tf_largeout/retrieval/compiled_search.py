@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.classes.filtered_top_k import class_ids
+from tf_largeout.classes.filtered_top_k import class_ids, require_width
 
 Answer = tuple[tf.Tensor, tf.Tensor]
 
@@ -30,6 +30,7 @@ class CompiledSearch:
             return self.search.top_k(queries, k, exclude, allowed)
         if exclude is None:
             return self._function(k, None)(queries)
+        require_width(exclude, self.search.rows.matrix.num_classes)
         exclude = class_ids("exclude", exclude)
         if exclude.shape.rank != 2 or exclude.shape[0] != queries.shape[0]:
             return self.search.top_k(queries, k, exclude, None)  # raises the error

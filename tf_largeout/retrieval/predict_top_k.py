@@ -7,7 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
-from tf_largeout.classes.filtered_top_k import class_ids, class_rows, exclusions
+from tf_largeout.classes.filtered_top_k import (
+    class_ids,
+    class_rows,
+    exclusions,
+    require_width,
+)
 from tf_largeout.retrieval.last_positions import last_positions
 from tf_largeout.tags.model_output import tag_and_mask
 from tf_largeout.types import TensorLike
@@ -108,12 +113,14 @@ def predict_top_k(
         one_of("positions", positions, ["last"])
     if allowed is not None:
         allowed = class_ids("allowed", allowed)
+    sparse = exclude if hasattr(exclude, "tocsr") else None
     if exclude is not None:
         exclude = class_rows("exclude", exclude)
         _require_rows(x, exclude)
         x = {"x": x, "exclude": exclude}
     with model.distribute_strategy.scope():
         finder = _Finder(model, k, exclude is not None, allowed, index, positions)
+        finder.sparse_exclude = sparse
     if _is_empty(x):  # without examples, Keras's loop returns no arrays
         scores, ids = finder.predict_on_batch(x)
     else:
@@ -157,6 +164,7 @@ class _Finder(keras.Model):
         super().__init__()
         self._model, self._k, self._has_exclude = model, k, has_exclude
         self._allowed, self._index, self._positions = allowed, index, positions
+        self.sparse_exclude: Any = None  # the SciPy matrix of the exclusions
         self.run_eagerly = model.run_eagerly
 
     @tf.autograph.experimental.do_not_convert
@@ -179,6 +187,7 @@ class _Finder(keras.Model):
     def _best(
         self, layer: Any, features: tf.Tensor, exclude: tf.Tensor | tf.RaggedTensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
+        require_width(self.sparse_exclude, layer.num_classes)
         if self._index is None:
             return layer.top_k(features, self._k, exclude, self._allowed)
         _require_same_classes(self._index, layer)

@@ -206,7 +206,8 @@ class Rows:
                 f"`{method}` needs rows of width {self.matrix.dim}, "
                 f"{'with' if self.matrix.has_bias else 'without'} biases, like those of "
                 f"`build`. Received: rows of width {new.shape[1]}, "
-                f"{'without' if bias is None else 'with'} biases."
+                f"{'without' if bias is None else 'with'} biases. Omit `bias` if the index has "
+                "none, pass it if the index has biases, or build another index."
             )
         return new, new_bias
 

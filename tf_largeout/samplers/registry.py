@@ -6,12 +6,14 @@ from typing import Any, TypeVar
 
 import keras
 
+from tf_largeout.arguments import is_whole
 from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.types import Config
 
 _Sampler = TypeVar("_Sampler", bound=Sampler)
 
 BY_NAME: dict[str, type[Sampler]] = {}
+NEED_COUNTS = {"unigram"}  # names that only explain in an error how to pass the counts
 
 
 def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
@@ -66,9 +68,17 @@ def get(
         raise ValueError(
             f"`sampler` must be a sampler, not its class. Pass {identifier.__name__}(...)."
         )
+    if is_whole(identifier):
+        raise ValueError(
+            "`sampler` must be a sampler, its name or None. Received: "
+            f"sampler={identifier!r}. To draw {identifier} classes, pass "
+            f"tf_largeout.samplers.UniformSampler({identifier}) or another sampler."
+        )
     raise ValueError(
         f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "
-        f"its serialized config, or one of the names {sorted(BY_NAME)}."
+        f"its serialized config, or one of the names {sorted(set(BY_NAME) - NEED_COUNTS)}. "
+        "UnigramSampler, BernoulliSampler and BigramSampler have no names, because they need "
+        "the counts of the labels: pass e.g. UnigramSampler(num_sampled, counts=...)."
     )
 
 
@@ -87,7 +97,7 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
         ValueError: If the identifier is not a sampler that `may_be_tail`, or if a layer has
             already built the sampler.
     """
-    names = [name for name, sampler in BY_NAME.items() if may_be_tail(sampler)]
+    names = {name for name, sampler in BY_NAME.items() if may_be_tail(sampler)}
     tail = identifier
     if isinstance(tail, str) and tail in names:
         tail = _by_name(tail)
@@ -95,8 +105,9 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
         tail = keras.saving.deserialize_keras_object(tail)
     if not isinstance(tail, Sampler) or not may_be_tail(tail):
         raise ValueError(
-            f"`tail` must be one of the names {sorted(names)} or a `StaticSampler`, which "
-            "draws one sample per batch from a distribution that the model does not change. "
+            f"`tail` must be one of the names {sorted(names - NEED_COUNTS)} or a "
+            "`StaticSampler`, which draws one sample per batch from a distribution that the "
+            "model does not change. "
             f"Received: tail={identifier!r} (of type {type(identifier).__name__}). "
             f"{_way_out(tail)}"
         )
@@ -112,9 +123,9 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
 
 def _by_name(name: str, num_classes: int | None = None) -> Sampler:
     """The sampler of that name, with a smaller `num_sampled` if there are few classes."""
-    if name == "unigram":
+    if name in NEED_COUNTS:
         raise ValueError(
-            'The name "unigram" has no counts to draw by. Pass '
+            f'The name "{name}" has no counts to draw by. Pass '
             "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after its "
             "`adapt(labels)`."
         )

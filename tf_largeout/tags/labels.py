@@ -12,6 +12,18 @@ _FORMS = (
     "several, with one more dimension and padded with -1, or ragged there "
     "(`tf.ragged.constant(rows, dtype=tf.int64)`)."
 )
+_TARGETS = (
+    "`SoftmaxLoss`, `SampledSoftmaxLoss`, `AbsoluteSoftmaxLoss` and `SquaredErrorLoss` also "
+    "take targets of the classes, as a tf.SparseTensor of floats: tf.sparse.from_dense(y)."
+)
+_ONE_HOT = (
+    "Cast ids to an integer type. For one-hot labels, pass the ids: numpy.argmax(y, axis=-1). "
+    f"{_TARGETS}"
+)
+_NAMES = (
+    "For names of classes, pass their ids: keras.layers.StringLookup(vocabulary=class_names, "
+    "num_oov_indices=0)(y)."
+)
 
 
 def as_label_matrix(
@@ -140,6 +152,8 @@ def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
 
 def integer_ids(y_true: TensorLike) -> tf.Tensor:
     """Returns labels as int64. Unsigned labels of 2^63 or more become the largest int64."""
+    if isinstance(y_true, tf.SparseTensor):
+        raise ValueError(f"{_FORMS} Received labels of type SparseTensor. {_TARGETS}")
     try:
         if isinstance(y_true, tf.RaggedTensor) and y_true.dtype.is_integer:
             y_true = tf.cast(y_true, tf.int64).to_tensor(-1)
@@ -148,7 +162,11 @@ def integer_ids(y_true: TensorLike) -> tf.Tensor:
         kind = type(y_true).__name__
         raise ValueError(f"{_FORMS} Received labels of type {kind}: {error}") from error
     if not labels.dtype.is_integer:
-        raise ValueError(f"{_FORMS} Received labels of dtype {labels.dtype.name}.")
+        way_out = _NAMES if labels.dtype == tf.string else _ONE_HOT
+        raise ValueError(
+            f"{_FORMS} Received labels of dtype {labels.dtype.name} and shape {labels.shape}. "
+            f"{way_out}"
+        )
     ids = tf.cast(labels, tf.int64)
     return tf.where(ids < 0, tf.int64.max, ids) if labels.dtype == tf.uint64 else ids
 

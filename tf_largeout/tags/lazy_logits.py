@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.tags.candidates import Candidates, score_candidates
+from tf_largeout.tags.compile_warnings import warn_of_dense_optimizer
 from tf_largeout.tags.output_tag import OutputTag
 
 
@@ -60,6 +61,7 @@ class LazyLogits(OutputTag):
                 "sampler=None. Give `LargeOutput` a sampler, e.g. "
                 "sampler=tf_largeout.samplers.UniformSampler(1024), or use `SoftmaxLoss`."
             )
+        warn_of_dense_optimizer(layer)
         features = self.flat_features
         given = [features, labels, layer]
         if layer.sampler.uses_previous:

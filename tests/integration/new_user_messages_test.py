@@ -1,0 +1,196 @@
+"""What new users are told about frequent mistakes: errors and warnings say what to do."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tests import harness
+
+N = 20
+X, Y = np.ones((4, 3), "float32"), np.arange(4)
+STRINGS = tf.constant(["a", "b", "c", "d"])
+
+
+def compiled(
+    optimizer="lazy_adam", loss="sampled_softmax_loss", last=(), metrics=None, **kwargs
+):
+    head = tflo.layers.LargeOutput(N, **({"sampler": "uniform"} | kwargs))
+    model = keras.Sequential([keras.Input([3]), head, *last])
+    # Eager, because this is faster here, except for one optimizer.
+    model.compile(optimizer, loss, metrics=metrics, run_eagerly=optimizer != "adam")
+    return model
+
+
+def fitted(y=Y, **kwargs):
+    model = compiled(**kwargs)
+    model.fit(X, y, verbose=0)
+    return model
+
+
+def factored(y):
+    model = keras.Sequential([keras.Input([3]), tflo.layers.FactoredOutput(N, 0.1)])
+    model.compile("lazy_adam", tflo.losses.SquaredErrorLoss())
+    model.fit(X, y, verbose=0)
+
+
+def messages(caplog):
+    return [one.getMessage() for one in caplog.records if one.name == "tf_largeout"]
+
+
+@pytest.mark.parametrize(
+    "optimizer, instead",
+    [
+        ("adam", "LazyAdam"),
+        (lambda: keras.optimizers.SGD(0.1, momentum=0.5), "LazySGD"),
+        (
+            lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adagrad()),
+            "LazyAdagrad",
+        ),
+    ],
+)
+def test_a_dense_optimizer_of_a_sampled_layer_gives_one_warning(caplog, optimizer, instead):
+    model = compiled(optimizer() if callable(optimizer) else optimizer)
+    model.fit(X, Y, verbose=0)
+    model.fit(X[:2], Y[:2], verbose=0, epochs=2)
+    (message,) = messages(caplog)
+    assert f"all {N} x 3 numbers" in message and f"optimizers.{instead}," in message
+
+
+def test_row_sparse_updates_give_no_warning(caplog):
+    one_dense = keras.Sequential([keras.Input([3]), keras.layers.Dense(3)])
+    fitted(optimizer="sgd")
+    fitted(optimizer="lazy_adam")
+    fitted(optimizer=keras.optimizers.Adam(), loss="softmax_loss")
+    rest = harness.multi_optimizer(
+        keras.optimizers.Adam(), {".*embeddings|.*bias": tflo.optimizers.LazyAdam()}
+    )
+    model = keras.Sequential([one_dense, tflo.layers.LargeOutput(N, "uniform")])
+    model.compile(rest, "sampled_softmax_loss", run_eagerly=True)
+    model.fit(X, Y, verbose=0)
+    assert not messages(caplog)
+
+
+def test_a_keras_loss_of_probabilities_gives_one_warning(caplog):
+    model = fitted(optimizer="sgd", loss="sparse_categorical_crossentropy")
+    model.evaluate(X, Y, verbose=0)
+    (message,) = messages(caplog)
+    assert "sparse_categorical_crossentropy treats" in message
+    assert "from_logits=True" in message and "SoftmaxLoss()" in message
+
+
+def test_a_keras_loss_of_one_of_two_outputs_gives_a_warning(caplog):
+    inputs = keras.Input([3])
+    heads = [keras.Sequential([tflo.layers.LargeOutput(N)]) for _ in range(2)]
+    model = keras.Model(inputs, [head(inputs) for head in heads])
+    good, bad = (
+        keras.losses.SparseCategoricalCrossentropy(from_logits=x) for x in (True, False)
+    )
+    model.compile("sgd", [good, bad], run_eagerly=True)
+    model.fit(X, [Y, Y], verbose=0)
+    (message,) = messages(caplog)
+    assert heads[1].layers[0].name in message
+
+
+@pytest.mark.parametrize(
+    "loss, last",
+    [
+        ("sparse_categorical_crossentropy", [keras.layers.Softmax()]),
+        (lambda y, logits: tf.reduce_mean(logits), []),
+    ],
+)
+def test_losses_that_are_right_give_no_warning(caplog, loss, last):
+    fitted(optimizer="sgd", loss=loss, last=last)
+    assert not messages(caplog)
+
+
+def bag_of_strings(layer):
+    return layer(keras.Input([2], dtype="string"))
+
+
+MASK = np.ones((4, N), bool)
+ERRORS = {
+    "one-hot": (
+        lambda: fitted(np.eye(N, dtype="float32")[Y]),
+        r"dtype float32 and shape \(.*, 20\).*argmax\(y, axis=-1\).*tf.SparseTensor",
+    ),
+    "names as labels": (lambda: fitted(STRINGS), "dtype string.*StringLookup.*class_names"),
+    "targets of another loss": (
+        lambda: fitted(tf.sparse.eye(4, N), loss="nce_loss"),
+        "type SparseTensor. `SoftmaxLoss`, `SampledSoftmaxLoss`",
+    ),
+    "dense targets": (
+        lambda: factored(np.ones((4, N), "float32")),
+        r"`SquaredErrorLoss` also take.*tf.sparse.from_dense\(y\)",
+    ),
+    "bag of strings": (
+        lambda: bag_of_strings(tflo.layers.EmbeddingBag(5, 3)),
+        r"must be integers. Received: dtype string.*StringLookup\(vocabulary=words",
+    ),
+    "bigrams of strings": (
+        lambda: bag_of_strings(tflo.layers.HashedBigrams(5, 5)),
+        r"dtype string.*StringLookup\(vocabulary=words",
+    ),
+    "strings as features": (
+        lambda: tflo.layers.LargeOutput(N)(STRINGS[:, None]),
+        "must be numbers. Received: strings.*StringLookup",
+    ),
+    "another padding": (
+        lambda: tflo.layers.EmbeddingBag(5, 3)(np.array([[1, -1]])),
+        "(?s)such as -1, pass it as `padding_id`. Received ids",
+    ),
+    "regularizer": (
+        lambda: compiled(embeddings_regularizer="l2"),
+        r"no argument `embeddings_regularizer`. Received: .*='l2'.*`weight_decay`",
+    ),
+    "num_sampled": (
+        lambda: compiled(num_sampled=512),
+        r"no argument `num_sampled`.*sampler=tf_largeout.samplers.UniformSampler\(512\)",
+    ),
+    "activation": (
+        lambda: compiled(activation="softmax"),
+        "no argument `activation`.*returns logits.*SampledSoftmaxLoss",
+    ),
+    "unknown argument": (lambda: compiled(no_such=1), "Unrecognized keyword arg.*no_such"),
+    "number as sampler": (lambda: compiled(sampler=7), r"sampler=7.*UniformSampler\(7\)"),
+    "sampler by name": (
+        lambda: compiled(sampler="bigram"),
+        r"'top_k', 'uniform'\]. UnigramSampler, .*need the counts.*counts=",
+    ),
+    "tail by name": (
+        lambda: tflo.samplers.LSHSampler(8, num_hard=4, tail="bigram"),
+        r"the names \['log_uniform', 'uniform'\]",
+    ),
+    "mask of classes": (
+        lambda: compiled().layers[-1].top_k(X, 2, exclude=MASK),
+        r"dtype bool.*\[numpy.flatnonzero\(row\) for row in mask\]",
+    ),
+    "mask of allowed classes": (
+        lambda: compiled().layers[-1].top_k(X, 2, allowed=MASK[0]),
+        r"dtype bool.*pass the ids: numpy.flatnonzero\(mask\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_says_what_to_do(case):
+    function, message = ERRORS[case]
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
+        function()
+
+
+def test_the_ways_out_that_messages_name_work():
+    factored(tf.sparse.from_dense(np.eye(N, dtype="float32")[Y]))
+    fitted(tf.sparse.from_dense(np.eye(N, dtype="float32")[Y]))
+    lookup = keras.layers.StringLookup(vocabulary=["b", "a", "d", "c"], num_oov_indices=0)
+    np.testing.assert_array_equal(lookup(STRINGS), [1, 0, 3, 2])
+    words = keras.layers.StringLookup(vocabulary=["a"], mask_token="")
+    np.testing.assert_array_equal(words([["a", ""]]), [[2, 0]])
+    mask = np.arange(N) < np.array([[3], [1], [0], [2]])
+    _, ids = compiled().layers[-1].top_k(X, N, exclude=[np.flatnonzero(row) for row in mask])
+    assert [set(row) - {-1} for row in ids.numpy().tolist()] == [
+        set(range(first, N)) for first in (3, 1, 0, 2)
+    ]
+    with pytest.raises(ValueError, match="counts"):
+        tflo.samplers.get("unigram")

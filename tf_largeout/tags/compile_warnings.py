@@ -1,0 +1,123 @@
+"""Warnings about the optimizer and the loss that a model is compiled with."""
+
+import inspect
+import logging
+import weakref
+from typing import Any
+
+import keras
+
+from tf_largeout import keras_internals
+
+_ROW_SPARSE = {"SGD": "LazySGD", "Adagrad": "LazyAdagrad"}  # for all others: LazyAdam
+_with_dense_optimizer: weakref.WeakSet[Any] = weakref.WeakSet()
+_with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def warn_of_dense_optimizer(layer: Any) -> None:
+    """Warns, once per layer, if a Keras optimizer updates all rows of a sampled layer.
+
+    It must be called in a training step. It does not warn in a custom loop without a compiled
+    model, or about an optimizer that is not part of Keras.
+
+    Args:
+        layer: The output layer, which is trained by a sampled loss.
+    """
+    model = keras_internals.training_model()
+    if model is None or layer in _with_dense_optimizer:
+        return
+    optimizer = _optimizer_of(layer.trainable_variables, model.optimizer)
+    if optimizer is None or not _updates_all_rows(optimizer):
+        return
+    _with_dense_optimizer.add(layer)
+    name = type(optimizer).__name__
+    logging.getLogger("tf_largeout").warning(
+        "The optimizer keras.optimizers.%s reads and writes all %s x %d numbers of the class "
+        "embeddings of layer '%s', and as many of each of its slots, in every step, although "
+        "the sampled loss changes only the rows of the labels and of the drawn classes. Use "
+        "tf_largeout.optimizers.%s, which reads and writes only these rows.",
+        name,
+        f"{layer.num_classes:,}",
+        layer.class_matrix.dim,
+        layer.name,
+        _ROW_SPARSE.get(name, "LazyAdam"),
+    )
+
+
+def warn_of_probability_loss(layer: Any) -> None:
+    """Warns, once per layer, if a Keras loss treats the logits of a layer as probabilities.
+
+    It must be called in a step of a compiled model. It does not warn if the outputs of the
+    model are not known to be those of the layer, as in a subclassed model.
+
+    Args:
+        layer: The output layer.
+    """
+    model = keras_internals.model_of_step()
+    if model is None or layer in _with_other_loss:
+        return
+    outputs = getattr(model, "outputs", None) or []
+    for place, output in enumerate(outputs):
+        loss = _keras_loss(_loss_of(model, place))
+        name = getattr(loss, "__name__", type(loss).__name__)
+        is_own_output = keras_internals.output_layer(output) is layer
+        if is_own_output and _takes_probabilities(loss):
+            _with_other_loss.add(layer)
+            logging.getLogger("tf_largeout").warning(
+                "The Keras loss %s treats the outputs of layer '%s' as probabilities "
+                "(from_logits=False), but they are logits, so the loss is wrong. Use a loss of "
+                "tf_largeout.losses, such as SoftmaxLoss(), or pass from_logits=True: "
+                "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
+                name,
+                layer.name,
+            )
+            return
+
+
+def _optimizer_of(variables: list[Any], optimizer: Any) -> Any:
+    """Returns the optimizer that updates `variables`; None if there is none."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if not variables or optimizer is None:
+        return None
+    for inner in getattr(optimizer, "optimizers", []):  # of a MultiOptimizer
+        if any(one is variables[0] for one in keras_internals.trainable_variables(inner)):
+            return inner
+    return optimizer
+
+
+def _updates_all_rows(optimizer: Any) -> bool:
+    """Whether it is an optimizer of Keras, but not SGD without options that read all rows."""
+    if not _is_of_keras(type(optimizer)) or hasattr(optimizer, "optimizers"):
+        return False
+    is_plain = not optimizer.weight_decay and not optimizer.use_ema
+    return not (type(optimizer) is keras.optimizers.SGD and is_plain and not optimizer.momentum)
+
+
+def _loss_of(model: keras.Model, place: int) -> Any:
+    """Returns the loss of an output, as `compile` received it, or None."""
+    loss = getattr(model, "loss", None)
+    if isinstance(loss, dict):
+        return loss.get(model.output_names[place])
+    if isinstance(loss, list | tuple):
+        return loss[place] if place < len(loss) else None
+    return loss
+
+
+def _keras_loss(loss: Any) -> Any:
+    """Returns the loss, function or class for a name, and other losses as they are."""
+    if isinstance(loss, str):
+        loss = keras_internals.compile_names(keras.losses.get).get(loss)
+    return loss() if isinstance(loss, type) and _is_of_keras(loss) else loss
+
+
+def _takes_probabilities(loss: Any) -> bool:
+    if isinstance(loss, keras.losses.Loss) and _is_of_keras(type(loss)):
+        return loss.get_config().get("from_logits") is False
+    if not inspect.isfunction(loss) or not _is_of_keras(loss):
+        return False
+    argument = inspect.signature(loss).parameters.get("from_logits")
+    return argument is not None and argument.default is False
+
+
+def _is_of_keras(member: Any) -> bool:
+    return str(member.__module__).startswith("keras.")
