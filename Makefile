@@ -219,6 +219,7 @@ $(DOCS_INSTALLED): setup.py
 
 docs: $(DOCS_INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
+	@echo "Open file://$(CURDIR)/build/docs/index.html in a browser."
 
 bench: ops
 	$(BIN)/python -m tf_largeout.benchmarks $(NAME) $(ARGS)

@@ -109,3 +109,16 @@ def test_all_public_names_are_in_the_reference():
     for name in ("layers", "losses", "metrics", "optimizers", "samplers"):
         module = getattr(tf_largeout, name)
         assert found[f"tf_largeout.{name}"] == set(module.__all__)
+
+
+def test_the_reference_of_layers_starts_with_large_output_and_ends_with_interfaces():
+    pytest.importorskip("griffe", reason="needs the extra docs")
+    from build_tools.site.api_pages import _FIRST, _INTERFACES, _groups
+    from build_tools.site.public_names import modules
+
+    names = {one.name for module in modules() for one in module.names}
+    assert {*_FIRST, *_INTERFACES} <= names
+    layers = next(one for one in modules() if one.path == "tf_largeout.layers")
+    (_, own), (_, interfaces) = _groups(layers)
+    assert own[0].name == "LargeOutput"
+    assert "ClassMatrix" in {one.name for one in interfaces}

@@ -106,8 +106,8 @@ class LargeOutput(ClassOutput):
             of the classes stays the same. None, the default, means no cap. Exact losses with a
             cap do not support compute_dtype="bfloat16".
         **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,
-        metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The default
-        is the ranking of the loss that trains the layer.
+            metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The
+            default is the ranking of the loss that trains the layer.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.

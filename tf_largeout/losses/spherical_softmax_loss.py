@@ -39,8 +39,9 @@ class SphericalSoftmaxLoss(SphericalLoss):
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "spherical_softmax_loss",
         dtype: DTypeLike | None = None,
+        ignore_class: int | None = None,
     ) -> None:
-        super().__init__(reduction=reduction, name=name, dtype=dtype)
+        super().__init__(reduction, name, dtype, ignore_class)
         self.epsilon = real_number("epsilon", epsilon, 0.0, allow_least=False)
 
     def label_losses(
