@@ -43,7 +43,7 @@ class ServedModel:
         self.name, self.version = folder.name, max(versions)
         path = folder / str(self.version)
         self.max_batch = max_batch
-        self.signatures = tf.saved_model.load(str(path)).signatures
+        self.signatures = _load(path).signatures
         self.specs = {
             name: one.structured_input_signature[1] for name, one in self.signatures.items()
         }
@@ -103,7 +103,7 @@ class ServedModel:
         else:
             rows = zip(*outputs.values(), strict=True)
             answer = {"predictions": [dict(zip(outputs, row, strict=True)) for row in rows]}
-        return json.dumps(answer, ensure_ascii=False)  # -inf is -Infinity, as in TF Serving
+        return json.dumps(answer, ensure_ascii=False, allow_nan=False)
 
     def _run(self, name, values):
         specs = self.specs[name]
@@ -117,7 +117,7 @@ class ServedModel:
         found = {key: value.numpy() for key, value in sorted(found.items())}
         if self.class_names is not None:
             found["names"] = self.class_names[found["ids"]]
-        return {key: value.tolist() for key, value in found.items()}
+        return {key: _json_lists(value) for key, value in found.items()}
 
     def _tensor(self, value, spec):
         try:
@@ -133,6 +133,31 @@ class ServedModel:
                 f"{spec.name}: {rows} rows; at most {self.max_batch} are allowed"
             )
         return tensor
+
+
+def _load(path):
+    """Loads an export.
+
+    Raises:
+        SystemExit: If it needs the ops of `tf_largeout`.
+    """
+    try:
+        return tf.saved_model.load(str(path))
+    except (RuntimeError, tf.errors.NotFoundError, FileNotFoundError) as error:
+        if "Op type not registered" not in str(error):
+            raise
+        raise SystemExit(
+            f"{path} was exported with ops='custom', but this server has only the ops of "
+            "TensorFlow. Export the model with ops='core', or build TensorFlow Serving with "
+            f"the ops (docs/guides/serving.md). TensorFlow says: {str(error)[:MAX_TEXT]}"
+        ) from None
+
+
+def _json_lists(values):
+    """Returns an array as lists; None, null in JSON, for numbers that are not finite."""
+    if values.dtype.kind == "f":
+        values = np.where(np.isfinite(values), values.astype(object), None)
+    return values.tolist()
 
 
 def _columns(request, specs):

@@ -10,6 +10,7 @@ import time
 import numpy as np
 import pytest
 
+from examples.serving.served_model import ServedModel
 from tests.examples import example_server
 from tests.serving import models
 from tf_largeout import serving
@@ -70,7 +71,7 @@ def test_k_and_exclude(server, served):
 def test_a_row_that_is_not_finite_has_no_names(server):
     status, answer = server.predict({"instances": [ROW, 8 * [np.nan]]})
     assert status == 200 and answer["predictions"][1]["names"] == models.K * [""]
-    assert answer["predictions"][1]["scores"] == models.K * [-np.inf]
+    assert answer["predictions"][1]["scores"] == models.K * [None]
 
 
 def test_the_pages_and_the_status(server):
@@ -83,6 +84,16 @@ def test_the_pages_and_the_status(server):
     assert status["model_version_status"] == [{"version": "10", "state": "AVAILABLE"}]
     assert server.ask("GET", "/docs")[0] == 200
     assert '"exclude"' in server.ask("GET", "/openapi.json")[1]
+
+
+def test_an_export_with_custom_ops_is_refused(tmp_path, monkeypatch):
+    def load(path):  # as without the ops, which are registered in this process
+        raise RuntimeError("Op type not registered 'LargeoutClassTopK' in binary")
+
+    (tmp_path / "1").mkdir()
+    monkeypatch.setattr("tensorflow.saved_model.load", load)
+    with pytest.raises(SystemExit, match="ops='custom'.*Export the model with ops='core'"):
+        ServedModel(tmp_path)
 
 
 def top_k(**inputs):
@@ -124,7 +135,7 @@ WRONG = {
     "k above all classes": (top_k(k=models.N + 1), "from 0 to the number of classes, 211"),
     "exclude of 9": (top_k(exclude=[[1] * 9]), "exclude.0: .* at most 8 items"),
     "exclude of no rows": (top_k(exclude=[]), "exclude: must have the shape"),
-    "exclude for 2 rows": (top_k(exclude=[[1], [2]]), "broadcast"),
+    "exclude for 2 rows": (top_k(exclude=[[1], [2]]), "one row per example"),
     "exclude of two lengths": (top_k(exclude=[[1], [2, 3]]), "exclude: .*non-rectangular"),
     "exclude 2^63": (top_k(exclude=[[2**63]]), "exclude.0.0: .* less than or equal to"),
 }

@@ -116,6 +116,18 @@ def test_a_mixed_precision_export_equals_its_layer(tmp_path):
     models.assert_same(found, {"scores": scores, "ids": ids})
 
 
+def test_a_mixed_precision_model_without_an_input_takes_float32(tmp_path):
+    dense = keras.layers.Dense(models.DIM, dtype="mixed_bfloat16")
+    model = keras.Sequential([dense, models.head()])
+    model(models.X)
+    assert model.inputs[0].dtype == "bfloat16"  # which JSON and NumPy do not have
+    serving.export(model, tmp_path / "1", k=models.K)
+    served = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    found = served(features=tf.constant(models.X))
+    scores, ids = model.layers[-1].top_k(model.layers[0](models.X), models.K)
+    models.assert_same(found, {"scores": scores, "ids": ids})
+
+
 @pytest.mark.slow
 def test_a_model_trained_on_replicas_is_exported(tmp_path):
     with replicas.two_replicas().scope():

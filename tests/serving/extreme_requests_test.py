@@ -86,6 +86,23 @@ def test_a_k_out_of_range_raises_an_error_that_states_the_limit(k, exported):
     assert str(models.N) in str(error.value) and str(k) in str(error.value)
 
 
+def test_exclude_may_have_one_row_and_ids_of_no_class(exported):
+    signatures, layer = exported
+    logits = np.asarray(layer(models.X), np.float64)
+    answer = signatures["top_k"](
+        features=tf.constant(models.X),
+        k=tf.constant(models.K),
+        exclude=tf.constant([[models.N, 3, -7, 2**40]], tf.int64),
+    )
+    models.assert_same(answer, models.best(logits, models.K, [[3]] * len(logits)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"one row per example.*\[2\]"):
+        signatures["top_k"](
+            features=tf.constant(models.X),
+            k=tf.constant(1),
+            exclude=tf.zeros([2, 1], tf.int64),
+        )
+
+
 def test_zero_weights_support_features_up_to_the_largest_float(tmp_path):
     head = layers.LargeOutput(models.N, embeddings_initializer="zeros")
     model = keras.Sequential([keras.Input([models.DIM]), head])

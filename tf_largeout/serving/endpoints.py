@@ -64,7 +64,8 @@ class Endpoints:
             As `best`, padded with -inf and -1 if fewer classes are left.
 
         Raises:
-            tf.errors.InvalidArgumentError: When the signature runs, if `k` is out of range.
+            tf.errors.InvalidArgumentError: When the signature runs, if `k` is out of range, or
+                `exclude` has another number of rows.
         """
         valid = tf.debugging.Assert(
             (k >= 0) & (k <= self._num_classes),
@@ -74,7 +75,13 @@ class Endpoints:
             k = tf.identity(k)
         features, finite, shape = self._features(inputs)
         batch = tf.shape(features)[0] if shape is None else shape[0]
-        exclude = tf.broadcast_to(exclude, [batch, tf.shape(exclude)[1]])
+        rows, width = tf.unstack(tf.shape(exclude))
+        message = "`exclude` must have one row per example, or one row for all. Received rows:"
+        valid = tf.debugging.Assert(
+            (rows == 1) | (rows == batch), [message, rows, "examples:", batch]
+        )
+        with tf.control_dependencies([valid]):
+            exclude = tf.broadcast_to(exclude, [batch, width])
         if shape is not None:  # the exclusions of a sequence apply to all its positions
             exclude = tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)
         # The ops of the custom export need a `k` of at least 1.

@@ -16,7 +16,9 @@ def input_specs(model: keras.Model) -> Any:
 
     The name of a `tf.TensorSpec` is that of the input in the signature: the name of its
     `keras.Input`, or its key. A single input without a name is called "features". Several
-    inputs without names are called "features_0", "features_1", ...
+    inputs without names are called "features_0", "features_1", ... If mixed precision made
+    the type of an input without a name float16 or bfloat16, the spec has float32, which the
+    model casts.
 
     Args:
         model: A built model.
@@ -46,7 +48,7 @@ def _inputs_of(model: keras.Model) -> Any:
         return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
     shapes = (model.get_build_config() or {}).get("input_shape")
     if isinstance(shapes, tuple) and all(isinstance(n, int | None) for n in shapes):
-        return keras.KerasTensor(shapes, model.input_dtype, name="features")
+        return keras.KerasTensor(shapes, model.input_dtype, name=_AUTOMATIC[0])
     raise ValueError(
         f"The shapes and types of the inputs of model '{model.name}' are not known. Specify "
         "them with a model around it: inputs = keras.Input([16], name=...); export keras.Model("
@@ -82,4 +84,7 @@ def _spec(tensor: Any, name: str, owner: str) -> tf.TensorSpec:
                 f"Servers send dense tensors. Received: model '{owner}', whose input '{name}' "
                 f"is {kind}. Put a model around it that converts padded ids to this input."
             )
-    return tf.TensorSpec((None, *tensor.shape[1:]), tensor.dtype, name=name)
+    dtype = tensor.dtype
+    if tensor.name.startswith(_AUTOMATIC) and dtype in ("float16", "bfloat16"):
+        dtype = "float32"
+    return tf.TensorSpec((None, *tensor.shape[1:]), dtype, name=name)

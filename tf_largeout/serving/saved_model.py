@@ -54,7 +54,8 @@ def export(
     * `serving_default`: returns the `k` best classes. Servers may combine requests to batches.
     * `top_k`: also takes `k` (int32, a scalar from 0 to the number of classes, otherwise the
       request fails) and `exclude` (int64 `[batch, n]` or `[1, n]`, padded with -1), the classes
-      that must not be in the result. `k` and `exclude` have defaults.
+      that must not be in the result. Ids of no class exclude nothing. Only gRPC requests may
+      omit `k` and `exclude`; REST requests and calls in Python must contain them.
 
     Both signatures return `scores` float32 and `ids` int64 `[batch, ..., k]`, best first,
     padded with -inf and -1 if fewer than `k` classes are left. An example whose features are
