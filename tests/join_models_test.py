@@ -24,6 +24,11 @@ def _bag(seed):
     return keras.Sequential([keras.Input([5], dtype="int32"), bag, output])
 
 
+def _with_two_outputs():
+    inputs = keras.Input([WIDTH])
+    return keras.Model(inputs, [tflo.layers.LargeOutput(N)(inputs) for _ in range(2)])
+
+
 def _examples(width=WIDTH):
     return np.random.default_rng(3).normal(size=(7, width)).astype("float32")
 
@@ -88,7 +93,8 @@ def test_the_models_are_not_changed():
             lambda: [_model(0), keras.Sequential([tflo.layers.LargeOutput(N)])],
             "that is built and ends in",
         ),
-        (lambda: [_model(0), "model"], "Received: 'model'"),
+        (lambda: [_model(0), _with_two_outputs()], "with 2 outputs.*model.outputs.0"),
+        (lambda: [_model(0), "model"], "Received: 'model' with 0"),
     ],
 )
 def test_models_that_cannot_be_joined_raise_an_error(models, message):

@@ -76,13 +76,19 @@ def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
 
 def _head(model: keras.Model) -> LargeOutput:
     """Returns the `LargeOutput` at the end of a model."""
-    layers = getattr(model, "layers", None)
-    if layers and getattr(model, "built", False) and isinstance(layers[-1], LargeOutput):
+    layers, outputs = getattr(model, "layers", None), getattr(model, "outputs", None) or []
+    if (
+        len(outputs) == 1
+        and layers
+        and getattr(model, "built", False)
+        and isinstance(layers[-1], LargeOutput)
+    ):
         _require_logit_ranking(model, layers[-1])
         return layers[-1]
     raise ValueError(
         "Each model must be a Sequential or functional model that is built and ends in a "
-        f"`LargeOutput`. Received: {model!r}."
+        f"`LargeOutput`, its only output. Received: {model!r} with {len(outputs)} outputs. For "
+        "one of several outputs, pass keras.Model(model.inputs, model.outputs[0])."
     )
 
 

@@ -109,6 +109,12 @@ def bag_of_strings(layer):
     return layer(keras.Input([2], dtype="string"))
 
 
+def two_outputs():
+    inputs = keras.Input([3])
+    heads = [tflo.layers.LargeOutput(N, name=name)(inputs) for name in ("first", "second")]
+    return keras.Model(inputs, heads)
+
+
 MASK = np.ones((4, N), bool)
 ERRORS = {
     "one-hot": (
@@ -170,6 +176,30 @@ ERRORS = {
         lambda: compiled().layers[-1].top_k(X, 2, allowed=MASK[0]),
         r"dtype bool.*pass the ids: numpy.flatnonzero\(mask\)",
     ),
+    "two outputs in predict_top_k": (
+        lambda: tflo.retrieval.predict_top_k(two_outputs(), X, 2, verbose=0),
+        r"with 2 outputs. Make a model of one.*keras.Model\(model.inputs, model.outputs\[0\]\)",
+    ),
+    "two outputs in an export": (
+        lambda: tflo.serving.export(two_outputs(), "not written"),
+        "`export` needs a model with one output.*with 2 outputs",
+    ),
+    "two outputs in resize_classes": (
+        lambda: tflo.resize_classes(two_outputs(), 2 * N),
+        r"one class output layer.*has 2 \('first', 'second'\)",
+    ),
+    "joined model": (
+        lambda: fitted(sampler=None),
+        "sampler=None.*from `join_models`.*fine-tune it with `SoftmaxLoss`",
+    ),
+    "bias of an index": (
+        lambda: tflo.retrieval.BruteForceIndex().build(X).update([0], X[:1], bias=[1.0]),
+        "without biases.*Received: .*with biases. Omit `bias`",
+    ),
+    "metric of too many classes": (
+        lambda: fitted(metrics=["precision_at_100"]),
+        "k=100 best classes.*only 20 classes. Pass a smaller `k`",
+    ),
 }
 
 
@@ -178,6 +208,27 @@ def test_an_error_says_what_to_do(case):
     function, message = ERRORS[case]
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
         function()
+
+
+def test_metrics_have_names():
+    kinds = ["precision", "recall", "hit_rate", "ndcg", "mean_reciprocal_rank"]
+    names = [*(f"{kind}_at_3" for kind in [*kinds, "mean_average_precision"]), "perplexity"]
+    found = fitted(metrics=names).evaluate(X, Y, verbose=0, return_dict=True)
+    assert set(found) == {"loss", *names} and np.all(np.isfinite(list(found.values())))
+
+
+@pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean_with_sample_weight"])
+def test_the_weight_of_an_example_without_labels_may_be_nan(reduction):
+    labels, weights = np.array([0, 1, -1, 2]), np.array([1.0, 2.0, np.nan, 0.5])
+    loss = tflo.losses.SoftmaxLoss(reduction=reduction)
+    model = fitted(labels, loss=loss, sampler=None, metrics=["perplexity"])
+    model.fit(X, labels, sample_weight=weights, verbose=0)
+    assert np.all(np.isfinite(model.layers[-1].get_weights()[0]))
+    found = model.evaluate(X, labels, sample_weight=weights, verbose=0)
+    expected = model.evaluate(X, labels, sample_weight=np.nan_to_num(weights), verbose=0)
+    assert found == expected and np.isfinite(found).all()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
+        model.evaluate(X, Y, sample_weight=weights, verbose=0)
 
 
 def test_the_ways_out_that_messages_name_work():
@@ -192,5 +243,7 @@ def test_the_ways_out_that_messages_name_work():
     assert [set(row) - {-1} for row in ids.numpy().tolist()] == [
         set(range(first, N)) for first in (3, 1, 0, 2)
     ]
-    with pytest.raises(ValueError, match="counts"):
-        tflo.samplers.get("unigram")
+    model = two_outputs()
+    one = keras.Model(model.inputs, model.outputs[0])
+    _, ids = tflo.retrieval.predict_top_k(one, X, 2, verbose=0)
+    np.testing.assert_array_equal(ids, model.get_layer("first").top_k(X, 2)[1])

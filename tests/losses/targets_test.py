@@ -211,7 +211,7 @@ def test_a_model_is_fitted_saved_and_loaded(options, policy, tmp_path):
     [
         ({"ignore_class": 1.5}, "`ignore_class` must be an integer"),
         ({"ignore_class": True}, "`ignore_class` must be an integer"),
-        ({"label_smoothing": 1.0}, "`label_smoothing` must be below 1"),
+        ({"label_smoothing": 1.0}, "`label_smoothing` must be at least 0 and below 1"),
         ({"label_smoothing": -0.1}, "`label_smoothing` must be a number of at least 0"),
         ({"label_smoothing": np.nan}, "`label_smoothing` must be"),
         ({"log_partition_penalty": -1}, "`log_partition_penalty` must be"),
@@ -219,6 +219,7 @@ def test_a_model_is_fitted_saved_and_loaded(options, policy, tmp_path):
         ({"class_weights": [1.0, np.nan]}, "`class_weights` must be finite"),
         ({"class_weights": [0.0, 0.0]}, "`class_weights` must be .*not all 0"),
         ({"class_weights": [[1.0]]}, "`class_weights` must be a list of numbers"),
+        ({"class_weights": {0: 1.0}}, "list of numbers.*`class_weight` of `fit`"),
         ({"class_weights": []}, "`class_weights` must be a list of numbers"),
         ({"class_weights": ["a"]}, "`class_weights` must be a list of numbers"),
     ],

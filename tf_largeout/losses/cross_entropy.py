@@ -86,7 +86,8 @@ class CrossEntropy:
         self.label_smoothing = real_number("label_smoothing", label_smoothing, least=0)
         if self.label_smoothing >= 1:
             raise ValueError(
-                f"`label_smoothing` must be below 1. Received: {self.label_smoothing}."
+                "`label_smoothing` must be at least 0 and below 1. Received: "
+                f"label_smoothing={label_smoothing!r}."
             )
         self.log_partition_penalty = real_number(
             "log_partition_penalty", log_partition_penalty, least=0
@@ -219,7 +220,8 @@ def _checked_weights(class_weights: TensorLike) -> np.ndarray:
     if weights.ndim != 1 or weights.size == 0 or weights.dtype.kind not in "iuf":
         raise ValueError(
             "`class_weights` must be a list of numbers, one per class. Received an array of "
-            f"shape {weights.shape} and dtype {weights.dtype}."
+            f"shape {weights.shape} and dtype {weights.dtype}. (A dict of weights is the "
+            "`class_weight` of `fit`.)"
         )
     weights = weights.astype("<f4")
     if not np.all(np.isfinite(weights)) or weights.min() < 0 or weights.max() == 0:

@@ -60,7 +60,8 @@ class TaggedLoss(keras.losses.Loss):
             `[batch, time, num_classes]` of floats.
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional finite weights, aligned with the leading dimensions: for
-            sequences `[batch, time, dim]` they are `[batch]` or `[batch, time]`.
+            sequences `[batch, time, dim]` they are `[batch]` or `[batch, time]`. The weights of
+            examples that do not count have no effect, even if they are NaN.
 
     Raises:
         ValueError: If `ignore_class` is neither an int nor None, `y_pred` is not the direct
@@ -138,37 +139,36 @@ class TaggedLoss(keras.losses.Loss):
         # Overridden because Keras would cast the labels to float32, which is wrong above 2^24.
         tag = tag_of(y_pred, type(self).__name__, self.tag_class)
         mask = mask_of(y_pred)
+        if tag is not None:
+            tag.take_loss(self)
+            labels = tag.label_matrix(y_true)
+            counted = _by_position(self.counted_examples(tag, labels), tag)
+            mask = counted if mask is None else counted & per_example(mask, y_pred, "bool")
         checks = []
         if sample_weight is not None:
-            sample_weight = self._checked_weights(sample_weight, y_pred)
+            sample_weight = self._checked_weights(sample_weight, y_pred, mask)
             checks = [sample_weight]
         if tag is None:
             losses = tf.reduce_sum(y_pred, axis=-1)
         else:
-            tag.take_loss(self)
+            compute = self.example_losses if tag.training else self.evaluation_losses
             with tf.control_dependencies(checks):  # before a sampler changes its state
-                losses, counted = self._losses_and_counted(tag, y_true)
-            mask = counted if mask is None else counted & per_example(mask, y_pred, "bool")
+                losses = _by_position(compute(tag, labels), tag)
         if mask is not None:
             set_mask(losses, mask)
         return super().__call__(losses, losses, sample_weight)
 
-    def _losses_and_counted(self, tag: Any, y_true: TensorLike) -> list[tf.Tensor]:
-        """Returns the loss of each example, and whether it counts, in the leading shape."""
-        labels = tag.label_matrix(y_true)
-        compute = self.example_losses if tag.training else self.evaluation_losses
-        rows, shape = tag.features.shape[:-1], tf.shape(tag.features)[:-1]
-        return [
-            tf.ensure_shape(tf.reshape(each, shape), rows)
-            for each in (compute(tag, labels), self.counted_examples(tag, labels))
-        ]
-
-    def _checked_weights(self, sample_weight: TensorLike, y_pred: tf.Tensor) -> tf.Tensor:
+    def _checked_weights(
+        self, sample_weight: TensorLike, y_pred: tf.Tensor, counted: tf.Tensor | None
+    ) -> tf.Tensor:
+        """Returns finite weights `[batch, ...]`, 0 for the examples that do not count."""
         message = (
             f"The `sample_weight` of {type(self).__name__} must be finite (Keras makes it from "
             "`class_weight` if that is given). Give examples that must not count the label -1"
         )
         weights = per_example(sample_weight, y_pred, self.dtype)
+        if counted is not None:
+            weights = tf.where(tf.cast(counted, "bool"), weights, 0)
         return tf.debugging.check_numerics(weights, message)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
@@ -194,6 +194,12 @@ class TaggedLoss(keras.losses.Loss):
         if isinstance(config.get("class_weights"), str):
             config = {**config, "class_weights": unpack(config["class_weights"], "<f4")}
         return cls(**config)
+
+
+def _by_position(values: tf.Tensor, tag: OutputTag) -> tf.Tensor:
+    """Gives `values`, `[B]`, the leading shape of the features."""
+    values = tf.reshape(values, tf.shape(tag.features)[:-1])
+    return tf.ensure_shape(values, tag.features.shape[:-1])
 
 
 def _snake_case(name: str) -> str:

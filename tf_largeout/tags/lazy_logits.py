@@ -59,7 +59,9 @@ class LazyLogits(OutputTag):
             raise ValueError(
                 f"{asked_by} scores classes that a sampler draws, but layer '{layer.name}' has "
                 "sampler=None. Give `LargeOutput` a sampler, e.g. "
-                "sampler=tf_largeout.samplers.UniformSampler(1024), or use `SoftmaxLoss`."
+                "sampler=tf_largeout.samplers.UniformSampler(1024), or use `SoftmaxLoss`. A "
+                "model from `join_models` has no sampler: fine-tune it with `SoftmaxLoss`, or "
+                "train the models before you join them."
             )
         warn_of_dense_optimizer(layer)
         features = self.flat_features

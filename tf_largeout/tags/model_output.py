@@ -43,6 +43,14 @@ def tag_and_mask(
     """
     with logits_left_out():
         outputs = model(inputs, training=False)
+    num_outputs = len(keras.tree.flatten(outputs))
+    if num_outputs != 1:
+        raise ValueError(
+            f"{asked_by} needs a model with one output, which must come from a LargeOutput, "
+            "FactoredOutput or HierarchicalOutput layer. Received: model "
+            f"'{model.name}' with {num_outputs} outputs. Make a model of one of them, with the "
+            "same layers: keras.Model(model.inputs, model.outputs[0])."
+        )
     try:
         tag = tag_of(outputs, asked_by, OutputTag)
     except ValueError as error:
