@@ -133,12 +133,20 @@ def is_symbolic(tensor: Any) -> bool:
     return getattr(graph, "name", "").startswith("scratch_graph")
 
 
-def layer_before(tensor: Any) -> keras.layers.Layer | None:
-    """The layer that returned a symbolic tensor, or None.
+def operation_before(tensor: Any) -> keras.Operation | None:
+    """The layer or other operation, such as `+`, that returned a symbolic tensor, or None.
 
     Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, and its `operation`.
     """
-    operation = getattr(getattr(tensor, "_keras_history", None), "operation", None)
+    return getattr(getattr(tensor, "_keras_history", None), "operation", None)
+
+
+def layer_before(tensor: Any) -> keras.layers.Layer | None:
+    """The layer that returned a symbolic tensor, or None.
+
+    Relies on: the same as `operation_before`.
+    """
+    operation = operation_before(tensor)
     return operation if isinstance(operation, keras.layers.Layer) else None
 
 

@@ -56,6 +56,12 @@ def test_a_copy_of_a_model_is_tied_too(form, trained, tmp_path):
     np.testing.assert_array_equal(made(X), model(X))
 
 
+def test_an_operation_may_be_between_the_table_and_the_head():
+    table, ids = TABLES["embedding"](), keras.Input([STEPS], dtype="int32")
+    model = keras.Model(ids, tflo.layers.LargeOutput(WORDS, embeddings=table)(2 * table(ids)))
+    assert_tied(keras.models.clone_model(model))
+
+
 @keras.saving.register_keras_serializable("tied_embeddings_test")
 class Subclassed(keras.Model):
     """Its config contains the parts in the given order."""

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.keras_internals import layer_before
+from tf_largeout.keras_internals import operation_before
 from tf_largeout.types import Config, InitializerLike, TensorLike
 
 
@@ -214,12 +214,13 @@ def _layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
     """All layers before a symbolic tensor, and the layers in those that are models."""
     pending, seen = keras.tree.flatten(features), set()
     while pending:
-        layer = layer_before(pending.pop())
-        if layer is None or id(layer) in seen:
+        operation = operation_before(pending.pop())
+        if operation is None or id(operation) in seen:
             continue
-        seen.add(id(layer))
-        yield from _with_parts(layer)
-        pending += keras.tree.flatten(layer.input)
+        seen.add(id(operation))
+        if isinstance(operation, keras.layers.Layer):
+            yield from _with_parts(operation)
+        pending += keras.tree.flatten(operation.input)
 
 
 def _with_parts(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
