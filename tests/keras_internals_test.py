@@ -210,6 +210,13 @@ def test_the_layer_before_a_symbolic_tensor():
     assert keras_internals.layer_before(tf.constant(X)) is None
 
 
+def test_the_input_of_the_layer_that_returned_a_symbolic_tensor():
+    first, second = keras.Input([3]), keras.Input([3])
+    dense = keras.layers.Dense(2)
+    outputs = [dense(first), dense(second)]
+    assert [keras_internals.input_of(one) for one in outputs] == [first, second]
+
+
 def test_the_layer_of_an_output_of_an_inner_model():
     inputs, layers = keras.Input([3]), [keras.layers.Dense(1) for _ in range(2)]
     inner = keras.Sequential([keras.Model(inputs, [one(inputs) for one in layers])])

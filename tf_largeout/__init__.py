@@ -12,6 +12,8 @@ from tf_largeout import optimizers as optimizers
 from tf_largeout import retrieval as retrieval
 from tf_largeout import samplers as samplers
 from tf_largeout import serving as serving
+from tf_largeout.convert import convert as convert
+from tf_largeout.convert import restore as restore
 from tf_largeout.join_models import join_models as join_models
 from tf_largeout.keras_names import register as _register_keras_names
 from tf_largeout.resizing.resize_classes import resize_classes as resize_classes

@@ -150,6 +150,16 @@ def layer_before(tensor: Any) -> keras.layers.Layer | None:
     return operation if isinstance(operation, keras.layers.Layer) else None
 
 
+def input_of(tensor: Any) -> Any:
+    """The input of the layer call that returned a symbolic tensor.
+
+    Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, its `operation` and
+    `node_index`, and the nodes `_inbound_nodes` of an operation.
+    """
+    history = tensor._keras_history
+    return history.operation._inbound_nodes[history.node_index].input_tensors[0]
+
+
 def output_layer(tensor: Any) -> keras.layers.Layer | None:
     """The layer that returned an output of a model; for an inner model, the layer in it.
 

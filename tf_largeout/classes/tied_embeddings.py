@@ -20,6 +20,7 @@ class TiedEmbeddings:
             the table, a `keras.Variable`.
         num_classes: Number of rows that the table must have.
         owner: Name of the `LargeOutput`, for messages.
+        logit_soft_cap: That of the `LargeOutput`.
 
     Attributes:
         layer: The layer; None if the table was given.
@@ -34,6 +35,7 @@ class TiedEmbeddings:
         identifier: keras.layers.Layer | keras.Variable | Config,
         num_classes: int,
         owner: str,
+        logit_soft_cap: float | None = None,
     ) -> None:
         if isinstance(identifier, dict):
             identifier = keras.saving.deserialize_keras_object(identifier)
@@ -45,7 +47,7 @@ class TiedEmbeddings:
                 "initial values use `embeddings_initializer`."
             )
         if not is_table:
-            _require_transposed_table(identifier, owner)
+            _require_transposed_table(identifier, owner, logit_soft_cap)
         self.layer: keras.layers.Layer | None = None if is_table else identifier
         self._table: keras.Variable | None = identifier if is_table else None
         self._num_classes, self._owner = num_classes, owner
@@ -182,8 +184,10 @@ def _has_table(layer: object) -> bool:
     return isinstance(layer, keras.layers.Layer) and "embeddings" in dir(layer)
 
 
-def _require_transposed_table(layer: keras.layers.Layer, owner: str) -> None:
-    """Raises a ValueError if `layer(x, reverse=True)` is not `x @ embeddings.T`."""
+def _require_transposed_table(
+    layer: keras.layers.Layer, owner: str, logit_soft_cap: float | None
+) -> None:
+    """Raises a ValueError if the logits of `layer(x, reverse=True)` are others."""
     call = getattr(type(layer), "call", None)
     if call is None or "reverse" not in inspect.signature(call).parameters:
         return
@@ -202,11 +206,11 @@ def _require_transposed_table(layer: keras.layers.Layer, owner: str) -> None:
             "has its own table. To start from the same rows, pass "
             "`embeddings_initializer=layer.reverse_embeddings.numpy().T`."
         )
-    if layer.logit_soft_cap is not None:
+    if layer.logit_soft_cap not in (None, logit_soft_cap):
         raise ValueError(
-            f"{message}ReversibleEmbedding '{layer.name}' has logit_soft_cap="
-            f"{layer.logit_soft_cap}, which a shared table does not bring along. Make the "
-            "layer without a soft cap, and give the LargeOutput its `logit_soft_cap`."
+            f"ReversibleEmbedding '{layer.name}' has logit_soft_cap={layer.logit_soft_cap}, "
+            f"but layer '{owner}' has logit_soft_cap={logit_soft_cap}. Pass the same value to "
+            "both."
         )
 
 

@@ -77,12 +77,12 @@ class LargeOutput(ClassOutput):
         embeddings: A layer whose table of embeddings is also the table of the class embeddings
             (tied embeddings). It is a `keras.layers.Embedding`, `ReversibleEmbedding` or
             `tf_largeout.layers.EmbeddingBag` with `input_dim=num_classes`, and the model must
-            call it before this layer. A `ReversibleEmbedding` must have tied weights and no
-            soft cap. `embeddings` can also be the table itself, a `keras.Variable`. Then the
-            model cannot be saved as a `.keras` file, because a config cannot say to which layer
-            the table belongs. None, the default, creates a table. Keras treats the shared layer
-            as a part of this layer: if you freeze one of the two (`trainable = False`), the
-            other is also frozen.
+            call it before this layer. A `ReversibleEmbedding` must have tied weights, and no
+            other soft cap than this layer. `embeddings` can also be the table itself, a
+            `keras.Variable`. Then the model cannot be saved as a `.keras` file, because a
+            config cannot say to which layer the table belongs. None, the default, creates a
+            table. Keras treats the shared layer as a part of this layer: if you freeze one of
+            the two (`trainable = False`), the other is also frozen.
         num_shards: Number of ranges of classes into which the embeddings and biases are
             divided, one weight per range; at most `num_classes`. After
             `tf_largeout.distribute.connect`, shard i and its optimizer slots are on server `i %
@@ -168,7 +168,9 @@ class LargeOutput(ClassOutput):
         self.embeddings: keras.Variable = None
         self._tied = self.tied_layer = None
         if embeddings is not None:
-            self._tied = TiedEmbeddings(embeddings, self.num_classes, self.name)
+            self._tied = TiedEmbeddings(
+                embeddings, self.num_classes, self.name, self.logit_soft_cap
+            )
             self.tied_layer = self._tied.layer  # Keras trains and saves it with this layer
             refuse_initializer(embeddings_initializer)
         self.bias: keras.Variable = None
