@@ -208,9 +208,8 @@ def _require_transposed_table(
         )
     if layer.logit_soft_cap not in (None, logit_soft_cap):
         raise ValueError(
-            f"ReversibleEmbedding '{layer.name}' has logit_soft_cap={layer.logit_soft_cap}, "
-            f"but layer '{owner}' has logit_soft_cap={logit_soft_cap}. Pass the same value to "
-            "both."
+            f"ReversibleEmbedding '{layer.name}' and layer '{owner}' must have the same "
+            f"logit_soft_cap. Received: {layer.logit_soft_cap} and {logit_soft_cap}."
         )
 
 
