@@ -58,11 +58,22 @@ def test_a_dense_optimizer_of_a_sampled_layer_gives_one_warning(caplog, optimize
     assert f"all {N} x 3 numbers" in message and f"optimizers.{instead}," in message
 
 
+def test_a_dense_optimizer_of_a_hierarchical_layer_gives_one_warning(caplog):
+    model = keras.Sequential([keras.Input([3]), tflo.layers.HierarchicalOutput(N)])
+    model.compile("nadam", tflo.losses.HierarchicalSoftmaxLoss(), run_eagerly=True)
+    model.fit(X, Y, verbose=0)
+    (message,) = messages(caplog)
+    assert f"Nadam reads and writes all {N} x 3 numbers" in message
+
+
 def test_row_sparse_updates_give_no_warning(caplog):
     one_dense = keras.Sequential([keras.Input([3]), keras.layers.Dense(3)])
     fitted(optimizer="sgd")
     fitted(optimizer="lazy_adam")
     fitted(optimizer=keras.optimizers.Adam(), loss="softmax_loss")
+    frozen = compiled(optimizer=keras.optimizers.Adam())
+    frozen.layers[-1].embeddings.trainable = False
+    frozen.fit(X, Y, verbose=0)
     rest = harness.multi_optimizer(
         keras.optimizers.Adam(), {".*embeddings|.*bias": tflo.optimizers.LazyAdam()}
     )

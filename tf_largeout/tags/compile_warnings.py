@@ -15,18 +15,19 @@ _with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def warn_of_dense_optimizer(layer: Any) -> None:
-    """Warns, once per layer, if a Keras optimizer updates all rows of a sampled layer.
+    """Warns, once per layer, if a Keras optimizer updates all rows, which the loss does not.
 
     It must be called in a training step. It does not warn in a custom loop without a compiled
     model, or about an optimizer that is not part of Keras.
 
     Args:
-        layer: The output layer, which is trained by a sampled loss.
+        layer: The output layer, which is trained by a loss that reads only some class rows.
     """
     model = keras_internals.training_model()
     if model is None or layer in _with_dense_optimizer:
         return
-    optimizer = _optimizer_of(layer.trainable_variables, model.optimizer)
+    tables = [one for one in layer.trainable_variables if len(one.shape) == 2]
+    optimizer = _optimizer_of(tables, model.optimizer)
     if optimizer is None or not _updates_all_rows(optimizer):
         return
     _with_dense_optimizer.add(layer)
@@ -34,7 +35,7 @@ def warn_of_dense_optimizer(layer: Any) -> None:
     logging.getLogger("tf_largeout").warning(
         "The optimizer keras.optimizers.%s reads and writes all %s x %d numbers of the class "
         "embeddings of layer '%s', and as many of each of its slots, in every step, although "
-        "the sampled loss changes only the rows of the labels and of the drawn classes. Use "
+        "the loss changes only the rows of the classes that it scores. Use "
         "tf_largeout.optimizers.%s, which reads and writes only these rows.",
         name,
         f"{layer.num_classes:,}",

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tf_largeout.classes.class_scorer import ClassStatistics
+from tf_largeout.tags.compile_warnings import warn_of_dense_optimizer
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import TensorLike
 
@@ -53,6 +54,8 @@ class LogProbabilities(OutputTag):
 
     def _score(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if id(labels) not in self._scored:
+            if self.training:
+                warn_of_dense_optimizer(self.layer)
             scores, ranks = self.class_matrix.class_log_probabilities(  # type: ignore[attr-defined]
                 self.flat_features, labels
             )
