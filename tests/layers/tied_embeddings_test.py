@@ -211,7 +211,7 @@ class WithOwnCall(keras.layers.ReversibleEmbedding):
     [
         (LikeKerasHub(WORDS, DIM), None),
         (LikeKerasHub(WORDS, DIM, reverse_dtype="float32"), None),
-        (LikeKerasHub(WORDS, DIM, logit_soft_cap=30.0), "has logit_soft_cap=30.0"),
+        (LikeKerasHub(WORDS, DIM, logit_soft_cap=30.0), "same logit_soft_cap. Received: 30.0"),
         (LikeKerasHub(WORDS, DIM, tie_weights=False), "has tie_weights=False"),
         (LikeKerasHub(WORDS, DIM, tie_weights=False, logit_soft_cap=5.0), "tie_weights=False"),
         (WithOwnCall(WORDS, DIM), "WithOwnCall .* defines `call.reverse=True.` itself"),
