@@ -1,5 +1,7 @@
 """Top k after filters, compared with a loop over classes in NumPy."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from tf_largeout.classes import blockwise
 from tf_largeout.classes.best_scores import best_left
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.filtered_top_k import exact_top_k
-from tf_largeout.retrieval import BruteForceIndex
+from tf_largeout.retrieval import BruteForceIndex, predict_top_k
 
 pytestmark = pytest.mark.portable
 
@@ -203,6 +205,20 @@ def test_filtered_results_keep_their_order():
 def test_invalid_filters_raise_an_error(matrix, filters, message):
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
         exact_top_k(matrix, tf.constant(QUERIES), 3, **filters)
+
+
+def test_a_sparse_matrix_of_another_width_raises_an_error(matrix, brute_force_index):
+    exclude = Sparse(UNEVEN)
+    exclude.shape = (BATCH, N + 1)
+    layer = layers.LargeOutput(N, embeddings_initializer=ROWS, bias_initializer=BIAS)
+    model = keras.Sequential([keras.Input([DIM]), layer])
+    for search in (
+        functools.partial(exact_top_k, matrix, tf.constant(QUERIES), 3),
+        functools.partial(brute_force_index.top_k, QUERIES, 3),
+        functools.partial(predict_top_k, model, QUERIES, 3, verbose=0),
+    ):
+        with pytest.raises(ValueError, match=f"one column per class, {N}. .*Sparse of shape"):
+            search(exclude=exclude)
 
 
 def test_shapes_known_only_at_run_time_are_checked(matrix):
