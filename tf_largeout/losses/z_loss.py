@@ -23,6 +23,9 @@ class ZLoss(SphericalLoss):
     probabilities. Tune the three arguments for your metric. (The paper calls them a, b and
     z_0.) If all class rows are equal, for example 0, the deviation is 0 and the loss is NaN.
 
+    This is not the z-loss of PaLM, a penalty of log Z. For that penalty, use the argument
+    `log_partition_penalty` of `SoftmaxLoss` or `SampledSoftmaxLoss`.
+
     Args:
         target: How many standard deviations above the mean the logit of a label should be. The
             highest of N random logits is about `sqrt(2 log N)` standard deviations above the
