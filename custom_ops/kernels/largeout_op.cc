@@ -25,8 +25,7 @@ absl::Status CheckHandles(OpKernelContext* ctx) {
   for (int i = 0; i < ctx->num_inputs(); ++i) {
     if (!IsHandle(*ctx, i) || ctx->input(i).dims() == 0) continue;
     return InvalidArgument("input ", i, " must be the handle of one variable, a scalar, got ",
-                           "a tensor of handles of shape ",
-                           ctx->input(i).shape().DebugString());
+                           "handles of shape ", ctx->input(i).shape().DebugString());
   }
   return absl::OkStatus();
 }

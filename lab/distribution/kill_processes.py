@@ -9,8 +9,8 @@ import tempfile
 import time
 
 _COUNT = 2
-_SMALL = 4096  # bytes of a file, on a disk that is full
-_IN_A_BACKUP_S = 0.15  # in which the fault comes after the backup began
+_SMALL = 4096  # maximum size of a file in bytes, to imitate a full disk
+_IN_A_BACKUP_S = 0.15  # time from the start of a backup to the fault
 
 
 class Processes:

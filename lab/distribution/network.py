@@ -10,7 +10,7 @@ import time
 
 from lab.distribution import relay
 
-_CLOSED_PORT = 1  # in a network of our own nobody listens there
+_CLOSED_PORT = 1  # no program listens there in a separate network
 _ROUND_TRIPS = 21
 
 
@@ -52,7 +52,7 @@ class Network:
                 caller.connect((self.host, _CLOSED_PORT))
             except ConnectionRefusedError:
                 return 1e3 * (time.perf_counter() - start)
-        raise RuntimeError(f"Somebody listens on port {_CLOSED_PORT} of {self.host}.")
+        raise RuntimeError(f"A program listens on port {_CLOSED_PORT} of {self.host}.")
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ import sys
 import time
 
 DEVICE = "relay"  # its name in both networks
-TRAINER, SERVERS = "192.0.2.1", "192.0.2.2"  # of a range that is kept for documentation
+TRAINER, SERVERS = "192.0.2.1", "192.0.2.2"  # from the range reserved for documentation
 _TUN = "/dev/net/tun"
 _LARGEST_PACKET = 65_520
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
@@ -54,9 +54,9 @@ def started(delay_s, megabits=0):
             pass_fds=[end.fileno()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-        ) as process:  # ends with its input
+        ) as process:  # the relay ends when its input is closed
             if not process.stdout.readline():
-                raise OSError("The relay did not start; what it said is above.")
+                raise OSError("The relay did not start; its error message is above.")
             yield ["nsenter", "--net", "--target", str(process.pid), "--"]
 
 

@@ -73,7 +73,7 @@ def _held_mb(pid):
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
-    raise RuntimeError(f"/proc/{pid}/status says nothing of memory.")
+    raise RuntimeError(f"/proc/{pid}/status does not contain VmHWM, the peak memory.")
 
 
 def table(rows):

@@ -6,7 +6,7 @@ import tf_largeout as tflo
 
 _SAMPLERS = {
     "uniform": tflo.samplers.UniformSampler,
-    # It searches from the first step on, which fits the lists, so that all that are timed do.
+    # The first step fits the lists, so all timed steps search.
     "inverted_file": lambda m: tflo.samplers.InvertedFileSampler(m, start_step=0),
 }
 

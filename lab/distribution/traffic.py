@@ -45,7 +45,7 @@ def main(arguments=None):
         return
     try:
         rows = list(_measured(options))
-    except OSError as error:  # of the network
+    except OSError as error:  # from the network
         raise SystemExit(f"error: {error}") from error
     waits = waits_of(rows)
     for case in waits:
@@ -60,7 +60,7 @@ def _run_in_own_network(arguments):
     command = f"{_UP} {shlex.join([*module, *arguments])}"
     status = subprocess.run(["unshare", "-rn", "sh", "-c", command], check=False).returncode
     if status:
-        raise SystemExit(status)  # it has said why
+        raise SystemExit(status)  # the command has printed the reason
 
 
 def formula(dim, num_servers, batch_size, num_sampled):

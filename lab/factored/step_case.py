@@ -1,4 +1,4 @@
-"""Steps of an output layer alone, for `lab.factored.steps`, each in its own process."""
+"""Measures steps of an output layer without an encoder, for `lab.factored.steps`."""
 
 import dataclasses
 import itertools
@@ -11,7 +11,7 @@ from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.benchmarks.harness import machine, own_process
 
 _RATE = 1e-3
-_BATCHES = 8  # distinct ones, so that a step meets rows that the last one did not load
+_BATCHES = 8  # distinct batches, so that a step reads rows that the previous step did not load
 _WARM_UP = 3
 
 
@@ -184,7 +184,7 @@ def _seconds_of_calls(function, times):
 
 
 @tf.function
-def _random_rows(shape):  # a function scales them in place: no second copy
+def _random_rows(shape):  # in a tf.function, TensorFlow scales in place, without a second copy
     return tf.random.normal([shape.num_classes, shape.dim], stddev=0.03)
 
 

@@ -19,15 +19,18 @@ from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
 
-# In bytes. TensorFlow takes memory by powers of two, and of itself no more than a machine has:
-# 16 of 24 GB for the 9.6 of 8,000,000 rows, and then none where a bias joins them.
+# The limit of TensorFlow's CPU allocator, in bytes. The allocator requests powers of two: 16 GB
+# for 8,000,000 rows of 9.6 GB. With its default limit, the memory of the machine, it cannot
+# allocate another copy of the rows, with a bias, on a machine of 24 GB.
 _MOST_MEMORY = 2**40
 
 
 def main(arguments=None):
     """Measures what the command line asks for and returns the report."""
     options = _parser().parse_args(arguments)
-    os.environ.setdefault("TF_MKL_ALLOC_MAX_BYTES", str(_MOST_MEMORY))  # of the processes below
+    os.environ.setdefault(
+        "TF_MKL_ALLOC_MAX_BYTES", str(_MOST_MEMORY)
+    )  # for the processes below
     limit = machine.matrix_rate()
     rows, upkeep_rows = [], []
     for num_classes in options.num_classes:

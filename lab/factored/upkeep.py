@@ -16,11 +16,11 @@ import tensorflow as tf
 from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
 from tf_largeout.ops import factored_output_take_folds
 
-_PLACES = 8192  # around which the features of a class lie
+_PLACES = 8192  # number of points around which the features of a class lie
 _NOISE = 0.3
 _WARM_UP = 5
-_LEAST_ROOM = 5  # of the log's rows: with less, a step takes all folds
-_BATCH_OF_RATES = 1024  # for which FACTORED_HEADS has its learning rates
+_LEAST_ROOM = 5  # free rows of the log: with fewer, a step takes all folds
+_BATCH_OF_RATES = 1024  # the batch size of the learning rates in FACTORED_HEADS
 
 
 def upkeep(name, shape, steps):

@@ -29,7 +29,7 @@ from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 
 FIGURES = ("log_likelihood", "from_exact", "from_true")
-_GRID = (1 / 30, 1 / 10, 1 / 3, 1.0, 3.0, 10.0)  # times the problem's own rate
+_GRID = (1 / 30, 1 / 10, 1 / 3, 1.0, 3.0, 10.0)  # factors of the problem's own learning rate
 
 
 @dataclasses.dataclass(frozen=True)

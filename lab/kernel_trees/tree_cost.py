@@ -21,7 +21,7 @@ from tf_largeout.variables import row_observers
 
 _WARM_UP = 2
 _POOL = 1024
-# Samplers that need nothing of a data set.
+# Samplers that do not need counts from a data set.
 _WITHOUT_COUNTS = sorted(SAMPLERS.keys() - {"frequency", "bernoulli", "bigram"})
 
 

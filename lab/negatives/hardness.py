@@ -29,7 +29,7 @@ from tf_largeout.tags.candidates import score_candidates
 OF_IDS = ("mean logit", "softmax mass", "median rank")
 OF_LOSS = ("partition error", "effective sample", "gradient bias", "gradient error")
 FIGURES = OF_IDS + OF_LOSS
-_DRAWS = 16  # that those of the loss are means of
+_DRAWS = 16  # the figures in OF_LOSS are means over this number of draws
 _DEFAULT_SAMPLERS = [
     "uniform",
     "log_uniform",

@@ -22,7 +22,7 @@ from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from tf_largeout.benchmarks.methods.method_table import METHODS
 
-_NEGATIVES = 1024  # of a text; a task has its own number
+_NEGATIVES = 1024  # for texts; a task has its own number
 _TEXTS = ("brown", "gcide")
 _RULE, _NEVER = "rule", "never"
 
@@ -102,7 +102,7 @@ def _text(name, start, seed, sample, on_validation):
         }
     setting = language_model_case.Setting(
         name, num_sampled=_NEGATIVES, seed=seed, seconds=1.0, **search
-    )  # any `seconds`, so that the rate is left to the clock
+    )  # with any `seconds`, the clock sets the learning rate
     data = language_model_case.load(setting)
     model = language_model_case.build_model(data, setting)
     split = data.validation if on_validation else data.test

@@ -14,7 +14,7 @@ from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.ops import hash_ops
 
 KINDS = ("simhash", "wta", "dwta")
-_PART = 1 << 16  # rows a call: the memory of the codes is used again, as in a table
+_PART = 1 << 16  # rows per call; calls reuse the memory of the codes, as a table does
 
 
 def main(arguments=None):

@@ -22,7 +22,7 @@ VARIANTS = {
 }
 LEFT_OUT = (1e-3, 1e-2, 1e-1)
 _BATCHES = 8
-_RATE = 1e-6  # steps that are measured should not train
+_RATE = 1e-6  # so small that the measured steps do not change the weights noticeably
 _TILE_CLASSES, _TILE_ROWS = 96, 64
 
 
@@ -68,16 +68,18 @@ def save_problem(problem):
 
 
 def shares_left_out(logits, mass):
-    """Shares of a gradient's tiles that leave out at most `mass` of the probability of a row.
+    """Shares of the gradient's tiles that can be omitted.
 
-    Of each 64 rows those tiles whose largest share of a row is least come first.
+    For each 64 rows, tiles are omitted in rising order of their largest probability in a row,
+    while the omitted probability of each row is at most `mass`.
 
     Args:
-        logits: `[rows, num_classes]`; the last rows that make no 64 count as such.
+        logits: `[rows, num_classes]`; the last group may have fewer than 64 rows.
         mass: between 0 and 1.
 
     Returns:
-        Two numbers: with the rows as they come, and by falling probability of their best class.
+        Two numbers: for rows in the given order, and for rows sorted by decreasing probability
+        of their best class.
     """
     p = np.exp(logits - logits.max(1, keepdims=True))
     p /= p.sum(1, keepdims=True)

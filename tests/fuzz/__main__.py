@@ -78,7 +78,7 @@ def run(options):
 
 
 def is_deep(one):
-    """Returns whether a fifth of the calls passed the checks of their arguments."""
+    """Returns whether at least a fifth of the calls passed the argument checks, or few ran."""
     return one.counts[0] * 5 >= sum(one.counts) or sum(one.counts) < 50
 
 

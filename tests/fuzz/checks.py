@@ -10,7 +10,7 @@ def has_shape(tensor, *shape):
 
 
 def within(tensor, low, high):
-    """All elements are in `[low, high)`. NaN is not."""
+    """Returns whether all elements are in `[low, high)` and not NaN."""
     values = np.asarray(tensor)
     wrong = values[~((values >= low) & (values < high))]
     assert wrong.size == 0, f"{wrong[:5]} outside of [{low}, {high})"

@@ -40,7 +40,7 @@ MODULES = (
 
 
 def expected_names():
-    """Returns the public functions of tf_largeout.ops, and the ops without such a function."""
+    """Returns the public functions of tf_largeout.ops, and the ops that have none."""
     public = {name for name, value in vars(ops).items() if inspect.isfunction(value)}
     raw = {name for name in vars(gen_ops) if name.startswith("largeout_")}
     raw = {name for name in raw if not name.endswith("_eager_fallback")}

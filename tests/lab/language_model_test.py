@@ -31,7 +31,7 @@ def data_dir(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_runs_are_written_drawn_and_not_repeated(tmp_path):
+def test_finished_runs_are_saved_plotted_and_not_repeated(tmp_path):
     arguments = ["--samplers", FULL, "uniform", "--num-sampled", "8", "--epochs", "1"]
     arguments += [*SMALL, "--out", str(tmp_path / "out")]
     report = language_model.main(arguments)

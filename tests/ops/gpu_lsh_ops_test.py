@@ -169,7 +169,7 @@ def test_bad_shapes_raise_an_error(select):
             gpu.on_gpu(query(select, **bad))
 
 
-def test_more_lookups_than_the_gpu_counts_raise_an_error():
+def test_too_many_lookups_for_the_gpu_raise_an_error():
     many = np.zeros([1, 524_286], np.int32)
     wide = lambda: tables(np.zeros([6, 5000], np.int64))  # noqa: E731
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"less than 2\^31 on a GPU"):

@@ -7,7 +7,7 @@ model that is trained first, or from a file. Everything runs on one thread, each
 in its own process. Other libraries search the rows with the biases as an additional column.
 
 Recall is the share of the exact best k, where classes of equal scores count as equal. `p1` is
-P@1 of what was found. Times are those of a whole call, from NumPy to NumPy. Memory is the
+P@1 of the classes found. Times include the conversion from and to NumPy arrays. Memory is the
 growth of the process when the index was built, including its own copy of the rows.
 """
 

@@ -32,7 +32,7 @@ class ClassMatrix(ClassScorer):
         self._embeddings, self._bias = embeddings, bias
 
     def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """Returns the `tf.Variable`s of embeddings and bias on the replica of this step.
+        """Returns the `tf.Variable`s of the embeddings and the bias on the current replica.
 
         Raises:
             ValueError: If they are not float32, which the ops require.

@@ -39,8 +39,8 @@ class SourceFile:
         """Downloads the file to `folder` if it is missing, checks it, and returns its path.
 
         Raises:
-            SourceFileError: If the file is a different one, cannot be read, or cannot be
-                downloaded, or if the folder cannot be written.
+            SourceFileError: If the size or checksum of the file is wrong, if it cannot be read
+                or downloaded, or if the folder cannot be written.
         """
         folder = pathlib.Path(folder)
         path = folder / self.name

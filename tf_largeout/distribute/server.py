@@ -63,7 +63,9 @@ def _require_free(port: int) -> None:
         try:
             one.bind(("", port))
         except OSError as error:
-            raise OSError(f"Port {port} is used ({error.strerror}). Pass another.") from error
+            raise OSError(
+                f"Port {port} is used ({error.strerror}). Pass another port."
+            ) from error
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -98,7 +98,7 @@ class CrossEntropy:
                 self._weights = tf.constant(self.class_weights)
 
     def weights_of(self, labels: tf.Tensor, num_classes: int) -> tf.Tensor | None:
-        """Returns the class weights of labels, float32 `[B, L]`, 0 at padding; None for 1.
+        """Returns the class weights of labels, float32 `[B, L]`, 0 at padding; None if all 1.
 
         Args:
             labels: int64 `[B, L]`, padded with -1.

@@ -37,9 +37,9 @@ class ImportanceNormalizationLoss(NormalizationLoss):
         ignore_class: As in `TaggedLoss`.
 
     Raises:
-        ValueError: If `complement` is neither "label" nor "batch"; in training, if the sampler
-            searches and has no tail, because the classes that it finds do not suffice to
-            estimate the partition function.
+        ValueError: If `complement` is neither "label" nor "batch". Also in training, if the
+            sampler takes all its classes from a search (`num_hard=None`), because the
+            partition function cannot be estimated from these classes.
     """
 
     counts_taken = (DRAWS, PROBABILITIES)

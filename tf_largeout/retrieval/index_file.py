@@ -102,7 +102,7 @@ def read(
 
 
 def _header(data: np.ndarray, name: str) -> tuple[dict[str, Any], int]:
-    """Returns the header of a file, and where it ends."""
+    """Returns the header of a file, and the offset of its end in bytes."""
     magic, version, length, crc = _PREFIX.unpack(data[: _PREFIX.size].tobytes())
     if magic != MAGIC:
         raise ValueError(

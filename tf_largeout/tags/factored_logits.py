@@ -66,8 +66,8 @@ class FactoredLogits(OutputTag):
             raise ValueError(
                 f"Layer '{self.layer.name}' was trained with a loss that defines its own "
                 "probabilities, so its perplexity needs that loss. Compile the model with the "
-                "loss and call `evaluate`; or pass `absolute=False` for the softmax of the "
-                "logits."
+                "loss and call `evaluate`; or pass `absolute=False` to the metric, for the "
+                "perplexity of the softmax of the logits."
             )
         if absolute is not None or not getattr(self.loss, "is_cross_entropy", False):
             return super().known_cross_entropies(y_true, bool(absolute))

@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t kMostShards = 256;
 
-// The logits of a batch whose examples are in a given order, by products of either kind.
+// Computes the logits of a batch, with its examples in a given order and with products of
+// either kind.
 class Logits {
  public:
   Logits(const ClassMatrix& matrix, const Features& features, const std::vector<int64_t>& order,

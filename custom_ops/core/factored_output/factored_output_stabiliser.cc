@@ -144,7 +144,8 @@ void FactoredStabiliser::FindSmall(const double* inverse) {
   Normalise(&x_);
 }
 
-// x: approximates that of the largest, from the row of U with the largest norm.
+// x: approximates the left singular vector of the largest singular value of U, by one step of
+// the power method on U, starting at its row with the largest norm.
 void FactoredStabiliser::FindLarge(const double* mixing) {
   for (int64_t i = 0; i < width_; ++i) y_[i] = SumOfSquares(mixing + i * width_, width_);
   const int64_t row = LargestOf(y_);
@@ -154,8 +155,8 @@ void FactoredStabiliser::FindLarge(const double* mixing) {
   Normalise(&x_);
 }
 
-// Makes row `place` of U U^-1 a row of I. The errors of the inverse along the direction that
-// shrank in U have grown as much as it shrank.
+// Corrects the inverse so that row `place` of U U^-1 is a row of I. If a direction of U has
+// shrunk by a factor, the errors of the inverse along it have grown by this factor.
 void FactoredStabiliser::Correct(int64_t place, const double* mixing, double* inverse) {
   std::copy_n(mixing + place * width_, width_, y_.begin());
   MultiplyLeft(y_, inverse, &x_);
@@ -167,7 +168,8 @@ void FactoredStabiliser::Correct(int64_t place, const double* mixing, double* in
   }
 }
 
-// The folds for x, which may be any vector: n y' is x'U. Returns whether a fold exists.
+// FoldSmall and FoldLarge fold U along x_, with n y' = x'U as in factored_output_folds.h. x_
+// may be any vector. They return whether such a fold exists.
 bool FactoredStabiliser::FoldSmall(double* mixing, double* fold) {
   MultiplyLeft(x_, mixing, &y_);
   const double length = std::sqrt(SumOfSquares(y_.data(), width_));

@@ -52,7 +52,7 @@ inline __attribute__((always_inline)) void AddTile(int64_t pairs, const PairMatr
   }
 }
 
-// Four rows at a time, which divides kPairTile.
+// Four rows at a time; 4 divides kPairTile.
 template <int V>
 void AddColumns(const ProductSize& size, const PairMatrix& a, const PairMatrix& b, float* out,
                 int64_t out_stride) {

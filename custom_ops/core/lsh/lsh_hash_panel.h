@@ -46,7 +46,7 @@ LARGEOUT_HOST_DEVICE inline int64_t LenderOf(int64_t h, int64_t num_values,
   }
 }
 
-// Hashes one panel after another. Each thread has its own.
+// Hashes one panel after another. Each thread uses its own PanelHasher.
 class PanelHasher {
  public:
   explicit PanelHasher(const HashFamily& family);

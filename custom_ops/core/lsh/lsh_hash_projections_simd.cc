@@ -77,7 +77,7 @@ void SignedHadamardPass(const float* from, const int32_t* signs, int64_t size,
   }
 }
 
-// Rotates coordinates i and i + half by the angle with cosine i and sine i.
+// Rotates coordinates i and i + half by the angle whose cosine is cosines[i].
 void TurnPairs(const int32_t* cosines, const int32_t* sines, int64_t half, float* data) {
   for (int64_t i = 0; i < half; ++i) {
     const float cosine = FloatOf(cosines[i]), sine = FloatOf(sines[i]);

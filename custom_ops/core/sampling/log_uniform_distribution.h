@@ -37,7 +37,8 @@ class LogUniformDistribution {
   LARGEOUT_HOST_DEVICE int64_t Find(int64_t x) const {
     const int64_t certain = num_certain_ * stratum_;
     if (x < certain) return x / stratum_;
-    // A guess, which may differ between processors; Cumulative decides.
+    // The guess may differ between processors. The loops correct it with Cumulative, which
+    // does not.
     const double guess = (num_certain_ + 1) * std::exp((x - certain) * inverse_scale_) - 1;
     int64_t c =
         std::clamp<int64_t>(static_cast<int64_t>(guess), num_certain_, num_classes_ - 1);

@@ -111,7 +111,7 @@ TEST(ClassesThatBeginAtTheEndOfAStratumAreSampledToo) {
   CheckFrequencies(view, 6, true);
 }
 
-// Without the limits, numbers would overflow under UBSan.
+// Without limits on the entries, sums would overflow, which UBSan reports.
 TEST(ADamagedTableStillGivesClasses) {
   constexpr int64_t kNumClasses = 8, kNumSampled = 7;
   constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();

@@ -1,4 +1,4 @@
-"""Estimates how long a method takes on this machine, from a measurement of some seconds."""
+"""Estimates how long a method takes on this machine, from a measurement of a few seconds."""
 
 import dataclasses
 import statistics

@@ -146,7 +146,7 @@ def draw_search(report, path, of_queries=False):
 
 
 def line_styles(count):
-    """Keywords of `plot` for `count` lines, each with its colour and style."""
+    """Returns keyword arguments of `Axes.plot` for `count` lines of distinct styles."""
     kinds = itertools.product(_LINES, _COLOURS)
     return [
         {"color": colour, "linestyle": line, "marker": marker, "markersize": 4}

@@ -1,4 +1,4 @@
-"""The samplers of the benchmarks by name; a new one is one line in `SAMPLERS`."""
+"""The samplers of the benchmarks by name. To add one, add a line to `SAMPLERS`."""
 
 from tf_largeout.samplers import (
     BernoulliSampler,

@@ -52,8 +52,8 @@ def load_package(name):
     """Returns the package, or raises an ImportError that names the extra to install."""
     if importlib.util.find_spec(name) is None:
         raise ImportError(
-            f"The package {name} is not installed. Get it, and the other rivals of the "
-            'benchmarks, by: pip install "tf_largeout[rivals]"',
+            f"The package {name} is not installed. To install all packages that the "
+            'benchmarks compare with, run: pip install "tf_largeout[rivals]"',
             name=name,
         )
     return importlib.import_module(name)

@@ -22,7 +22,7 @@ _ASKED_AT_ONCE = 256
 
 @dataclasses.dataclass(frozen=True)
 class RivalRun(ProcessRun):
-    """A model of another library trained on a task: to its end, so the log has one point.
+    """Trains a model of another library on a task. Its log has one point, at the end.
 
     Attributes:
         method: key of `RIVALS`.

@@ -8,7 +8,7 @@ from tf_largeout.datasets.token_corpus import TokenCorpus
 
 
 class Builder(TokenCorpusBuilder):
-    """`text` (the path) and `tokens` of a file."""
+    """Examples are source files: `text` is the path, `tokens` are the token ids."""
 
     MANUAL_DOWNLOAD_INSTRUCTIONS = source.PACKAGE.by_hand
     BUILDER_CONFIGS = [
