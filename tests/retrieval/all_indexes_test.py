@@ -3,6 +3,7 @@
 import concurrent.futures
 import fcntl
 import gc
+import importlib.util
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import tensorflow as tf
 from tests.source_tree import ROOT
 from tf_largeout import layers
 from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex, LSHIndex
+from tf_largeout.retrieval import BruteForceIndex, HnswIndex, InvertedFileIndex, LSHIndex
 
 N, DIM = 500, 8
 ROWS = np.random.default_rng(0).standard_normal((N, DIM)).astype("float32")
@@ -24,6 +25,8 @@ KINDS = {
     "inverted file": lambda: InvertedFileIndex(num_probes=3),
     "lsh": lambda: LSHIndex(num_candidates=100),
 }
+if importlib.util.find_spec("hnswlib"):
+    KINDS["hnsw"] = HnswIndex
 READER = """
 import sys
 import numpy as np

@@ -9,9 +9,11 @@ from tf_largeout.classes.filtered_top_k import class_ids, require_width
 
 Answer = tuple[tf.Tensor, tf.Tensor]
 
+_MOST_GRAPHS = 16  # each takes about 0.35 MB
+
 
 class CompiledSearch:
-    """Runs eager calls of a search's `top_k` as one graph per `k`.
+    """Runs eager calls of a search's `top_k` as one graph per `k`, of which it keeps 16.
 
     Args:
         search: The `Search`.
@@ -41,7 +43,7 @@ class CompiledSearch:
 
     def _function(self, k: int, width: int | None) -> Callable[..., Answer]:
         """Returns the graph for `k`, and for exclusions of this width, or None for none."""
-        function = self._functions.get((k, width))
+        function = self._functions.pop((k, width), None)
         if function is None:
             specs = [tf.TensorSpec([None, self.search.rows.matrix.dim], tf.float32)]
             specs += [] if width is None else [tf.TensorSpec([None, width], tf.int64)]
@@ -51,5 +53,7 @@ class CompiledSearch:
                 return self.search.top_k(queries, k, exclude, None)
 
             function = tf.function(run, autograph=False).get_concrete_function(*specs)
-            self._functions[k, width] = function
+        self._functions[k, width] = function  # the last one is the one used last
+        if len(self._functions) > _MOST_GRAPHS:
+            del self._functions[next(iter(self._functions))]
         return function

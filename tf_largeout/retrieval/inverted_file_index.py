@@ -13,9 +13,8 @@ from tf_largeout.retrieval.index import Index
 from tf_largeout.retrieval.list_numbers import measure, warn_if_many
 from tf_largeout.retrieval.listed_rows import ListedRows
 from tf_largeout.retrieval.rows import Rows, rows_of
+from tf_largeout.retrieval.sample_queries import noisy_rows, some_of
 from tf_largeout.types import TensorLike
-
-_MEASURED_QUERIES = 2048
 
 
 class ClassLists(NamedTuple):
@@ -120,7 +119,7 @@ class InvertedFileIndex(Index[ListedRows]):
         sample = None if queries is None else rows_of("queries", queries, rows.matrix.dim)
         search = ListedRows.fitted(rows, self._num_lists, {1: self._num_probes or 1})
         if self._num_probes is None:
-            measured = _noisy_rows(rows) if sample is None else _some_of(sample)
+            measured = noisy_rows(rows) if sample is None else some_of(sample)
             if len(measured):
                 numbers = measure(search, measured, self.recall_target)
                 if (
@@ -227,20 +226,3 @@ class InvertedFileIndex(Index[ListedRows]):
         # Files of earlier versions have one number for each k.
         probes_of_k = settings.get("probes_of_k", [(1, settings.get("num_probes"))])
         return ListedRows.of_arrays(arrays, dict(probes_of_k))
-
-
-def _some_of(queries: tf.Tensor) -> tf.Tensor:
-    """Returns the queries to measure, chosen at random, because queries may be sorted."""
-    places = np.random.default_rng(0).permutation(len(queries))[:_MEASURED_QUERIES]
-    return tf.gather(queries, np.sort(places))
-
-
-def _noisy_rows(rows: Rows) -> tf.Tensor:
-    """Returns class rows with noise of half their length, as typical queries."""
-    draws = np.random.default_rng(0)
-    count = min(_MEASURED_QUERIES, rows.matrix.num_classes)
-    drawn = draws.choice(rows.matrix.num_classes, count, replace=False)
-    found = rows.matrix.rows(tf.constant(drawn)).numpy()
-    noise = draws.standard_normal(found.shape, np.float32) / np.sqrt(found.shape[1])
-    length = np.linalg.norm(found, axis=1, keepdims=True)
-    return tf.constant(found + 0.5 * length * noise, tf.float32)

@@ -1,0 +1,169 @@
+"""`build`: measures several indexes, and returns the fastest."""
+
+import dataclasses
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.retrieval.brute_force_index import BruteForceIndex
+from tf_largeout.retrieval.hnsw_index import HnswIndex
+from tf_largeout.retrieval.index import Index
+from tf_largeout.retrieval.inverted_file_index import InvertedFileIndex
+from tf_largeout.retrieval.rows import Rows, rows_of
+from tf_largeout.retrieval.sample_queries import noisy_rows, some_of
+from tf_largeout.types import TensorLike
+
+_SECONDS, _LEAST_CALLS = 0.5, 5
+_KINDS: dict[str, Callable[[float], Index[Any]]] = {
+    "brute_force": lambda recall: BruteForceIndex(),
+    "inverted_file": InvertedFileIndex,
+    "hnsw": HnswIndex,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What `build` measured for an index.
+
+    Attributes:
+        index: The index.
+        recall: Share of the best `k` classes of the sample queries that it finds.
+        milliseconds: Time per query.
+        build_seconds: Time of `build`.
+    """
+
+    index: Index[Any]
+    recall: float
+    milliseconds: float
+    build_seconds: float
+
+
+def build(
+    class_embeddings: TensorLike,
+    bias: TensorLike | None = None,
+    recall: float = 0.95,
+    queries: TensorLike | None = None,
+    k: int = 10,
+    batch_size: int = 1,
+    kinds: Sequence[str] | None = None,
+    verbose: bool = True,
+) -> Index[Any]:
+    """Builds indexes of several kinds, measures them, and returns the fastest of enough recall.
+
+    Which index is fastest depends on the rows, the recall, the batch size and the machine. For
+    some rows, the exact search of a `BruteForceIndex` is as fast as any other.
+
+    ```python
+    rows, bias = np.random.normal(size=[2_000, 16]), np.zeros(2_000)
+    index = tflo.retrieval.build(rows, bias, recall=0.9)
+    scores, ids = index.top_k(rows[:3], 5)
+    ```
+
+    Args:
+        class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
+        bias: Float `[num_classes]`, or None.
+        recall: In (0, 1], the share of the best `k` classes to find. Defaults to 0.95. Only the
+            exact search is built for 1.
+        queries: Float `[n, dim]`, some hundred typical queries. None, the default, uses class
+            rows with added noise, see `InvertedFileIndex.build`.
+        k: Number of results per query. Defaults to 10.
+        batch_size: Number of queries per call. Defaults to 1.
+        kinds: Names of the kinds to build: "brute_force", "inverted_file" and "hnsw". None, the
+            default, means all; "hnsw" only if the package hnswlib is installed. An `HnswIndex`
+            takes about ten times as long to build as an `InvertedFileIndex`.
+        verbose: Whether to print a line per index.
+
+    Returns:
+        The index with the least time per query among those whose recall on the sample queries
+        is at least `recall`. The exact search always qualifies, if it is among `kinds`.
+
+    Raises:
+        ValueError: If an argument is out of range, the shapes are wrong, or no index reaches
+            the recall.
+        ImportError: If "hnsw" is among `kinds`, and hnswlib is not installed.
+    """
+    recall = real_number("recall", recall, 0, allow_least=False)
+    if recall > 1:
+        raise ValueError(f"`recall` must be a share, in (0, 1]. Received: {recall!r}.")
+    k, batch_size = whole_number("k", k), whole_number("batch_size", batch_size)
+    names = _checked(kinds, recall)
+    rows = Rows.of(class_embeddings, bias)
+    if queries is None:
+        sample = noisy_rows(rows)
+    else:
+        sample = some_of(rows_of("queries", queries, rows.matrix.dim))
+    if not len(sample):
+        raise ValueError("`queries` must contain at least one query. Received: none.")
+    lowest = _lowest_of_best(rows, sample, k)
+    found = {}
+    for name in names:
+        found[name] = _measured(
+            _KINDS[name](recall), class_embeddings, bias, sample, k, batch_size, lowest
+        )
+        if verbose:
+            one = found[name]
+            print(
+                f"{name:14} recall {one.recall:.3f}, {one.milliseconds:.3f} ms per query, "
+                f"built in {one.build_seconds:.1f} s",
+                flush=True,
+            )
+    enough = [one for one in found.values() if one.recall >= recall]
+    if not enough:
+        reached = {name: round(one.recall, 3) for name, one in found.items()}
+        raise ValueError(
+            f"No index reaches the recall {recall}. Received: {reached}. Add 'brute_force' to "
+            "`kinds`, or ask for less."
+        )
+    return min(enough, key=lambda one: one.milliseconds).index
+
+
+def _checked(kinds: Sequence[str] | None, recall: float) -> list[str]:
+    if kinds is None:
+        has_hnsw = importlib.util.find_spec("hnswlib") is not None
+        kinds = [name for name in _KINDS if name != "hnsw" or has_hnsw]
+        return ["brute_force"] if recall == 1 else kinds
+    kinds = list(kinds)
+    if not kinds or not set(kinds) <= set(_KINDS):
+        raise ValueError(f"`kinds` must be names among {list(_KINDS)}. Received: {kinds}.")
+    return kinds
+
+
+def _lowest_of_best(rows: Rows, queries: tf.Tensor, k: int) -> np.ndarray:
+    """The scores `[n, 1]` of the last of the best `k` classes, less a rounding error."""
+    best = rows.top_k(queries, min(k, len(rows.alive)))[0].numpy()[:, -1:]
+    return best - 1e-5 * np.abs(best)
+
+
+def _measured(
+    index: Any,
+    class_embeddings: TensorLike,
+    bias: TensorLike | None,
+    queries: tf.Tensor,
+    k: int,
+    batch_size: int,
+    lowest: np.ndarray,
+) -> Measured:
+    """Builds an index and measures it on `queries`."""
+    start = time.perf_counter()
+    if isinstance(index, BruteForceIndex):
+        index.build(class_embeddings, bias)
+    else:
+        index.build(class_embeddings, bias, queries)
+    build_seconds = time.perf_counter() - start
+    scores = index.top_k(queries, k)[0].numpy()[:, : min(k, len(index))]
+    batches = [
+        queries[first : first + batch_size] for first in range(0, len(queries), batch_size)
+    ]
+    index.top_k(batches[0], k)  # traces
+    start, calls, asked = time.perf_counter(), 0, 0
+    while calls < _LEAST_CALLS or time.perf_counter() < start + _SECONDS:
+        batch = batches[calls % len(batches)]
+        index.top_k(batch, k)
+        calls, asked = calls + 1, asked + len(batch)
+    milliseconds = 1e3 * (time.perf_counter() - start) / asked
+    return Measured(index, float((scores >= lowest).mean()), milliseconds, build_seconds)

@@ -1,0 +1,165 @@
+"""Class rows in a graph of neighbors: the search of `HnswIndex`."""
+
+import pickle
+import tempfile
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.classes.best_scores import are_among
+from tf_largeout.classes.filtered_top_k import exclusions
+from tf_largeout.retrieval.rows import Rows, best_of
+from tf_largeout.types import TensorLike
+
+_RECALLED = 10  # results per query for which `fitted_effort` measures the recall
+_EFFORTS = [16 * 2**power for power in range(9)]
+
+
+class GraphRows:
+    """Class rows, and a graph of them.
+
+    A graph of hnswlib searches for the largest inner product. The bias is one more number of
+    each row, and 1 in each query.
+
+    Args:
+        rows: The class rows.
+        graph: A `hnswlib.Index` of them, which is not changed.
+        effort: How many candidates a query for 10 classes keeps (`ef`).
+
+    Attributes:
+        rows, graph, effort: As above.
+    """
+
+    def __init__(self, rows: Rows, graph: Any, effort: int) -> None:
+        self.rows, self.graph, self.effort = rows, graph, effort
+
+    @classmethod
+    def fitted(
+        cls, rows: Rows, effort: int, ef_construction: int, max_neighbors: int
+    ) -> "GraphRows":
+        """Builds the graph.
+
+        Args:
+            rows: The class rows, none of them removed.
+            effort: As above.
+            ef_construction: How many candidates are kept when a row is added.
+            max_neighbors: Number of edges per row (`M`).
+        """
+        values = _with_bias(rows, np.arange(len(rows.alive)))
+        graph = hnswlib().Index(space="ip", dim=values.shape[1])
+        graph.init_index(
+            max_elements=len(values), M=max_neighbors, ef_construction=ef_construction
+        )
+        graph.add_items(values, np.arange(len(values)))
+        return cls(rows, graph, effort)
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray], effort: int) -> "GraphRows":
+        """Restores rows and graph from the result of `arrays`."""
+        rows = Rows.of_arrays(arrays)
+        width = rows.matrix.dim + rows.matrix.has_bias
+        graph = hnswlib().Index(space="ip", dim=width)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(arrays["graph"].data)
+            file.flush()
+            graph.load_index(file.name)
+        return cls(rows, graph, effort)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the arrays of rows and graph, by name."""
+        with tempfile.NamedTemporaryFile() as file:
+            self.graph.save_index(file.name)
+            graph = np.fromfile(file.name, np.uint8)
+        return {**self.rows.arrays(), "graph": graph}
+
+    def with_rows(self, rows: Rows, changed: np.ndarray) -> "GraphRows":
+        """Returns a search over `rows`; those in `changed`, int64 `[n]`, differ."""
+        graph = pickle.loads(pickle.dumps(self.graph))
+        if len(rows.alive) > graph.get_max_elements():
+            graph.resize_index(len(rows.alive))
+        for removed in changed[~rows.alive[changed]].tolist():
+            graph.mark_deleted(removed)
+        there = changed[rows.alive[changed]]
+        if len(there):
+            graph.add_items(_with_bias(rows, there), there)
+        return GraphRows(rows, graph, self.effort)
+
+    def top_k(
+        self,
+        queries: tf.Tensor,
+        k: int,
+        exclude: TensorLike | None = None,
+        allowed: TensorLike | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """As `Index.top_k`. Finds more candidates by the number of excluded classes."""
+        if exclude is not None:
+            exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
+        if allowed is not None or k > self.rows.alive.sum():
+            return self.rows.top_k(queries, k, exclude, allowed)
+        queries = tf.debugging.check_numerics(queries, "The queries must be finite")
+        count = k if exclude is None else k + tf.shape(exclude)[1]
+        ids = tf.numpy_function(self._candidates, [queries, count, k], tf.int64)
+        ids.set_shape([queries.shape[0], None])
+        if exclude is not None:
+            ids = tf.where(are_among(ids, exclude), tf.constant(-1, tf.int64), ids)
+        return best_of(self.rows.matrix, queries, ids, k)
+
+    def fitted_effort(self, queries: tf.Tensor, target: float) -> int:
+        """Returns the smallest of some efforts that finds a share `target` of the best classes.
+
+        Args:
+            queries: float32 `[n, dim]`, n at least 1.
+            target: In (0, 1].
+        """
+        k = min(_RECALLED, len(self.rows.alive))
+        lowest = self.rows.top_k(queries, k)[0][:, -1:]
+        lowest -= 1e-5 * tf.abs(lowest)  # the error that another order of additions can cause
+        for effort in _EFFORTS:
+            found = GraphRows(self.rows, self.graph, effort).top_k(queries, k)[0]
+            if np.mean(found >= lowest) >= target or effort >= len(self.rows.alive):
+                break
+        return effort
+
+    def _candidates(self, features: np.ndarray, count: int, k: int) -> np.ndarray:
+        """Ids of the best `count` classes that the graph finds, int64 `[B, count]`."""
+        count = int(min(count, self.rows.alive.sum()))
+        if not len(features):
+            return np.zeros([0, count], np.int64)
+        queries = features
+        if self.rows.matrix.has_bias:
+            queries = np.concatenate([features, np.ones_like(features[:, :1])], axis=1)
+        self.graph.set_ef(int(max(count, self.effort * max(1.0, k / _RECALLED))))
+        try:
+            return self.graph.knn_query(queries, count)[0].astype(np.int64)
+        except RuntimeError:  # the graph does not lead to so many classes
+            return self.rows.top_k(tf.constant(queries[:, : self.rows.matrix.dim]), count)[
+                1
+            ].numpy()
+
+
+def hnswlib() -> ModuleType:
+    """Returns the library.
+
+    Raises:
+        ImportError: If it is not installed.
+    """
+    try:
+        import hnswlib
+    except ImportError as error:
+        raise ImportError(
+            "HnswIndex needs the package hnswlib. Install it: pip install hnswlib. It is "
+            "compiled from source, for which you need a C++ compiler."
+        ) from error
+    return hnswlib
+
+
+def _with_bias(rows: Rows, ids: np.ndarray) -> np.ndarray:
+    """Returns class rows, followed by their biases if there are any."""
+    found = rows.matrix.rows(tf.constant(ids)).numpy()
+    if not rows.matrix.has_bias:
+        return found
+    zeros = tf.zeros([1, rows.matrix.dim])  # as a query: its logits are the biases
+    biases = rows.matrix.dots(zeros, tf.constant(ids)[tf.newaxis]).numpy()
+    return np.concatenate([found, biases.T], axis=1)
