@@ -75,7 +75,7 @@ def build(
         batch_size: Number of queries per call. Defaults to 1.
         kinds: Names of the kinds to build: "brute_force", "inverted_file" and "hnsw". None, the
             default, means all; "hnsw" only if the package hnswlib is installed. An `HnswIndex`
-            takes about ten times as long to build as an `InvertedFileIndex`.
+            takes five to ten times as long to build as an `InvertedFileIndex`.
         verbose: Whether to print a line per index.
 
     Returns:

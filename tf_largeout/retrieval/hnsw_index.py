@@ -15,10 +15,11 @@ from tf_largeout.types import TensorLike
 class HnswIndex(Index[GraphRows]):
     """Finds most of the `k` classes with the highest `<w_c, query> + b_c` in a graph.
 
-    An adapter for the HNSW graph of the library hnswlib (`pip install hnswlib`). For a single
-    query it is usually several times as fast as an `InvertedFileIndex` of the same recall. But
-    it takes about ten times as long to build, and needs more memory: in addition to the rows,
-    it stores a copy of them and about `8 max_neighbors` bytes per class.
+    An adapter for the HNSW graph of the library hnswlib (`pip install hnswlib`). Whether it is
+    faster than an `InvertedFileIndex` of the same recall depends on the rows and the number of
+    queries per call: `retrieval.build` measures both. It takes five to ten times as long to
+    build, and needs more memory: in addition to the rows, it stores a copy of them and about
+    `8 max_neighbors` bytes per class.
 
     The graph proposes candidates, which are scored in float32. `build` measures how many
     candidates a query must keep to find the share `recall_target` of the best 10 classes of
