@@ -187,6 +187,7 @@ class ClassMatrix(ClassScorer):
         features: tf.Tensor,
         labels: tf.Tensor,
         function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         variables = [one for one in self.variables() if one is not None]
         rows, *biases = map(tf.convert_to_tensor, variables)
@@ -195,7 +196,10 @@ class ClassMatrix(ClassScorer):
             return function(class_sums.dot_products(features, self.as_read(rows), biases))
 
         bias = biases[0] if biases else None
-        log_partition, _ = class_sums.sums_of_classes(features, rows, bias, score)
+        left_out = labels if others_only else None
+        log_partition, _ = class_sums.sums_of_classes(
+            features, rows, bias, score, left_out=left_out
+        )
         ids = tf.maximum(labels, 0)
         own = self.as_read(class_sums.gathered(rows, ids))
         logits = tf.linalg.matvec(own, features)

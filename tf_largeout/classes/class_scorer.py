@@ -194,6 +194,7 @@ class ClassScorer:
         features: tf.Tensor,
         labels: tf.Tensor,
         function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns `log sum_c exp(f(o_c))` and `f(o_y)`, with gradients, in O(num_classes).
 
@@ -203,9 +204,11 @@ class ClassScorer:
             features: float32 `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
             function: Differentiable elementwise function f.
+            others_only: Whether the sum leaves out the labels of the example.
 
         Returns:
-            float32 `[B]`, and float32 `[B, L]`, 0 at padding.
+            float32 `[B]`, the lowest float if no class is left, and float32 `[B, L]`, 0 at
+            padding.
         """
         raise self._missing("exact_scores")
 

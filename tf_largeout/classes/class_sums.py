@@ -8,6 +8,8 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.blockwise import block_size
 
+_LOWEST = tf.float32.min  # finite, so that gradients of a logsumexp of several such are 0
+
 # `(features [B, dim], rows [n, dim], biases [n] or None) -> scores [B, n]`
 Score = Callable[[tf.Tensor, tf.Tensor, tf.Tensor | None], tf.Tensor]
 
@@ -24,6 +26,7 @@ def sums_of_classes(
     bias: tf.Tensor | None,
     score: Score = dot_products,
     term: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    left_out: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns `log sum_c exp(s_c)` and `sum_c term(s_c)` over the scores s_c of all classes.
 
@@ -37,11 +40,14 @@ def sums_of_classes(
         bias: float32 `[num_classes]`, or None.
         score: Differentiable function that computes the scores of a block of classes.
         term: Differentiable elementwise function; None sums nothing.
+        left_out: int64 `[B, L]`, classes that the first sum of each example leaves out, padded
+            with -1; or None. It cannot be combined with `term`.
 
     Returns:
-        Two float32 tensors `[B]`; the second is 0 without a `term`.
+        Two float32 tensors `[B]`. The first is the lowest float if no class is left. The
+        second is 0 without a `term`.
     """
-    sums, biases = _BlockSums(score, term), [] if bias is None else [bias]
+    sums, biases = _BlockSums(score, term, left_out), [] if bias is None else [bias]
 
     @tf.custom_gradient
     def compute(features: tf.Tensor, *weights: tf.Tensor) -> Any:
@@ -58,8 +64,13 @@ def sums_of_classes(
 class _BlockSums:
     """The two passes of `sums_of_classes`. `weights` are the embeddings, and biases if any."""
 
-    def __init__(self, score: Score, term: Callable[[tf.Tensor], tf.Tensor] | None) -> None:
-        self._score, self._term = score, term
+    def __init__(
+        self,
+        score: Score,
+        term: Callable[[tf.Tensor], tf.Tensor] | None,
+        left_out: tf.Tensor | None = None,
+    ) -> None:
+        self._score, self._term, self._left_out = score, term, left_out
 
     def forward(
         self, features: tf.Tensor, weights: Sequence[tf.Tensor]
@@ -70,6 +81,7 @@ class _BlockSums:
         def add(first: tf.Tensor, log_partition: tf.Tensor, total: tf.Tensor) -> Any:
             end = tf.minimum(first + block, count)
             scores = self._scores(features, [values[first:end] for values in weights])
+            scores = self._without(scores, first)
             both = tf.stack([log_partition, tf.reduce_logsumexp(scores, axis=1)])
             if self._term is not None:
                 total += tf.reduce_sum(self._term(scores), axis=1)
@@ -97,7 +109,7 @@ class _BlockSums:
             first = index * block
             parts = [values[first : tf.minimum(first + block, count)] for values in weights]
             d_own, *d_parts = self._gradients_of_block(
-                features, parts, log_partition, d_log_partition, d_total
+                features, parts, first, log_partition, d_log_partition, d_total
             )
             arrays = [
                 array.write(index, one) for array, one in zip(arrays, d_parts, strict=True)
@@ -116,6 +128,7 @@ class _BlockSums:
         self,
         features: tf.Tensor,
         parts: list[tf.Tensor],
+        first: tf.Tensor,
         log_partition: tf.Tensor,
         d_log_partition: tf.Tensor,
         d_total: tf.Tensor,
@@ -125,12 +138,23 @@ class _BlockSums:
             tape.watch([features, *parts])
             scores = self._scores(features, parts)
             summed = None if self._term is None else self._term(scores)
-        probabilities = tf.exp(scores - log_partition[:, tf.newaxis])
+        others = self._without(scores, first)
+        probabilities = tf.exp(others - log_partition[:, tf.newaxis])
+        probabilities = tf.where(others > _LOWEST, probabilities, 0)  # also if none is left
         d_scores = probabilities * d_log_partition[:, tf.newaxis]
         if summed is not None:
             d_summed = tf.broadcast_to(d_total[:, tf.newaxis], tf.shape(scores))
             d_scores += tape.gradient(summed, scores, d_summed)
         return tape.gradient(scores, [features, *parts], d_scores)
+
+    def _without(self, scores: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
+        """Returns the scores `[B, n]` of a block, the lowest float where they are left out."""
+        if self._left_out is None:
+            return scores
+        columns = self._left_out - tf.cast(first, tf.int64)
+        places = tf.where((columns >= 0) & (columns < tf.shape(scores, tf.int64)[1]))
+        at = tf.stack([places[:, 0], tf.gather_nd(columns, places)], axis=1)
+        return tf.tensor_scatter_nd_update(scores, at, tf.fill(tf.shape(at)[:1], _LOWEST))
 
     def _scores(self, features: tf.Tensor, parts: list[tf.Tensor]) -> tf.Tensor:
         return self._score(features, parts[0], parts[1] if len(parts) > 1 else None)

@@ -161,9 +161,11 @@ class ShardedMatrix(ClassScorer):
         features: tf.Tensor,
         labels: tf.Tensor,
         function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         def of(shard: ClassShard) -> tuple[tf.Tensor, tf.Tensor]:
-            return shard.matrix.exact_scores(features, shard.to_local(labels), function)
+            own = shard.to_local(labels)
+            return shard.matrix.exact_scores(features, own, function, others_only)
 
         log_partitions, scores = zip(*self._each(of), strict=True)
         return tf.reduce_logsumexp(tf.stack(log_partitions), axis=0), tf.add_n(list(scores))

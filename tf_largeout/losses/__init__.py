@@ -10,6 +10,7 @@ from tf_largeout.losses.decoupled_softmax_loss import (
 )
 from tf_largeout.losses.hierarchical_softmax_loss import HierarchicalSoftmaxLoss
 from tf_largeout.losses.importance_normalization_loss import ImportanceNormalizationLoss
+from tf_largeout.losses.margin_softmax_loss import MarginSoftmaxLoss
 from tf_largeout.losses.nce_loss import NCELoss, nce_loss
 from tf_largeout.losses.negative_sampling_loss import (
     NegativeSamplingLoss,
@@ -37,6 +38,7 @@ __all__ = [
     "DecoupledSoftmaxLoss",
     "HierarchicalSoftmaxLoss",
     "ImportanceNormalizationLoss",
+    "MarginSoftmaxLoss",
     "NCELoss",
     "NegativeSamplingLoss",
     "NormalizationLoss",

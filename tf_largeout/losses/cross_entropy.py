@@ -166,6 +166,25 @@ class CrossEntropy:
             lambda: candidates.sum_over_classes(function) / candidates.num_classes,
         )
 
+    def of_scores(
+        self,
+        log_partition: tf.Tensor,
+        true_logits: tf.Tensor,
+        labels: tf.Tensor,
+        num_classes: int,
+        mean_logits: Callable[[], tf.Tensor],
+    ) -> tf.Tensor:
+        """Returns the loss of each example, `[B]`, from the scores of a given softmax.
+
+        Args:
+            log_partition: Float `[B]`, log Z.
+            true_logits: Float `[B, L]`, logits of the labels.
+            labels: int64 `[B, L]`, padded with -1.
+            num_classes: Number of classes.
+            mean_logits: Function that returns the mean logit of all classes, `[B]`.
+        """
+        return self._losses(log_partition, true_logits, labels, None, num_classes, mean_logits)
+
     def _losses(
         self,
         log_partition: tf.Tensor,

@@ -99,6 +99,17 @@ class SampledLoss(TaggedLoss):
         return None
 
     def example_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+        candidates = self.draw_candidates(tag, labels)
+        losses = self.candidate_losses(candidates)
+        return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
+
+    def draw_candidates(self, tag: LazyLogits, labels: tf.Tensor) -> Candidates:
+        """Draws classes, and scores them and the labels, for `candidate_losses`.
+
+        Args:
+            tag: The `LazyLogits` of `B` examples.
+            labels: int64 `[B, L]`, padded with -1.
+        """
         candidates = tag.draw_candidates(
             labels,
             self.remove_accidental_hits,
@@ -107,9 +118,7 @@ class SampledLoss(TaggedLoss):
             self.compute_dtype,
         )
         self._check_counts(candidates, tag.layer)
-        candidates = candidates._replace(label_weights=tag.label_weights(labels))
-        losses = self.candidate_losses(candidates)
-        return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
+        return candidates._replace(label_weights=tag.label_weights(labels))
 
     def evaluation_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
         """Returns `exact_losses`, and warns if the call did not specify `training`."""
