@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.reference import logit_form as reference
+from tests.slow import slow_but
 
 NUM_CLASSES, DIM, BATCH = 37, 5, 6
 LABELS = np.array([[3, -1], [3, 5], [0, 36], [-1, -1], [7, -1], [12, 1]])
@@ -22,6 +23,8 @@ FORMS = {
     "all": {"normalize": True, "scale": 4.0, "logit_soft_cap": 2.0},
 }
 EACH_FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+# Forms of the tests that compile a model in the short suite. These tests take a second each.
+COMPILED = ["cosine, learned scale", "all"]
 EACH_SHARDING = pytest.mark.parametrize("num_shards", [1, 3])
 
 
@@ -120,10 +123,12 @@ def _assert_close(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
-@EACH_FORM
-@EACH_SHARDING
-def test_evaluate_reports_the_ranks_and_the_perplexity_of_numpy(form, num_shards):
-    inputs = keras.Input([DIM])
+@pytest.mark.parametrize(
+    "name, num_shards",
+    slow_but([(COMPILED[0], 1), (COMPILED[1], 3)], itertools.product(FORMS, [1, 3])),
+)
+def test_evaluate_reports_the_ranks_and_the_perplexity_of_numpy(name, num_shards):
+    form, inputs = FORMS[name], keras.Input([DIM])
     model = keras.Model(inputs, _head(form, num_shards)(inputs))
     metrics = [tflo.metrics.PrecisionAtK(1), tflo.metrics.Perplexity()]
     model.compile(loss=tflo.losses.SoftmaxLoss(), metrics=metrics)
@@ -136,10 +141,15 @@ def test_evaluate_reports_the_ranks_and_the_perplexity_of_numpy(form, num_shards
     np.testing.assert_allclose(found["precision_at_1"], 4 / 6, rtol=1e-6)
 
 
-@EACH_FORM
-@pytest.mark.parametrize("ops", ["core", "custom"])
-def test_saved_files_exports_and_indexes_give_the_scores_of_numpy(form, ops, tmp_path):
-    inputs = keras.Input([DIM], name="features")
+@pytest.mark.parametrize(
+    "name, ops",
+    slow_but(
+        [(COMPILED[0], "core"), (COMPILED[1], "custom")],
+        itertools.product(FORMS, ["core", "custom"]),
+    ),
+)
+def test_saved_files_exports_and_indexes_give_the_scores_of_numpy(name, ops, tmp_path):
+    form, inputs = FORMS[name], keras.Input([DIM], name="features")
     head = _head(form)
     model = keras.Model(inputs, head(inputs))
     features, expected = _values()[0], _expected(form)
@@ -163,7 +173,13 @@ def test_saved_files_exports_and_indexes_give_the_scores_of_numpy(form, ops, tmp
         np.testing.assert_allclose(scores, best, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["uniform", "inverted_file", "lsh", "kernel_tree", "top_k"])
+@pytest.mark.parametrize(
+    "name",
+    slow_but(
+        ["inverted_file", "kernel_tree"],
+        ["uniform", "inverted_file", "lsh", "kernel_tree", "top_k"],
+    ),
+)
 def test_each_kind_of_sampler_trains_all_forms_at_once(name):
     inputs = keras.Input([DIM])
     form = {"normalize": True, "scale": "learned", "logit_soft_cap": 20.0}

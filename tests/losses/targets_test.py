@@ -9,6 +9,7 @@ import tf_largeout as tflo
 from tests import harness
 from tests.losses.table import BATCH, DIM, N, Problem
 from tests.reference import losses as reference
+from tests.slow import slow_but
 from tf_largeout import losses, samplers
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 
@@ -186,10 +187,11 @@ def test_an_ignored_class_has_the_effect_of_padding(ignored):
         assert float(metric.result()) == float(plain_metric.result())
 
 
-@EACH_OPTION
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_a_model_is_fitted_saved_and_loaded(options, policy, tmp_path):
+@pytest.mark.parametrize("name", slow_but(["all"], OPTIONS))
+def test_a_model_is_fitted_saved_and_loaded(name, policy, tmp_path):
     keras.utils.set_random_seed(2)
+    options = OPTIONS[name]
     layer = tflo.layers.LargeOutput(N, samplers.UniformSampler(8, seed=1), dtype=policy)
     model = keras.Sequential([keras.Input([DIM]), layer])
     loss = losses.SampledSoftmaxLoss(ignore_class=-100, **options)
