@@ -46,6 +46,12 @@ def _tied(**kwargs):
     )
 
 
+def _tower(table):
+    features = np.random.default_rng(4).normal(size=(NUM_CLASSES, 3))
+    tower = tflo.layers.ItemTower(features, keras.layers.Dense(DIM), free_rows=True)
+    return tflo.layers.LargeOutput(NUM_CLASSES, "uniform", embeddings=tower)
+
+
 def _factored(table):
     return tflo.layers.FactoredOutput(NUM_CLASSES, 0.05)
 
@@ -106,6 +112,7 @@ FEATURES = {
     "head: HierarchicalOutput, SoftmaxLoss": Feature(_hierarchical, _losses.SoftmaxLoss),
     "head: no bias": Feature(_large(use_bias=False)),
     "head: ranking absolute": Feature(_large(ranking="absolute")),
+    "tower": Feature(_tower),
     "tie: Embedding": Feature(_tied()),
     "tie: Embedding, AbsoluteSoftmaxLoss": Feature(_tied(), _losses.AbsoluteSoftmaxLoss),
     "tie: ReversibleEmbedding": Feature(_tied(), table=_reversible()),

@@ -33,5 +33,5 @@ def test_each_use_of_each_feature_is_right_or_an_error(feature, use, tmp_path):
 
 def assert_is_helpful(message):
     """Checks that an error of this library says what it received or what to do."""
-    advice = ("Received", "Leave", "Join", "Take", "Give", "Make", "Build", "Use")
+    advice = ("Received", "Leave", "Omit", "Join", "Take", "Give", "Make", "Build", "Use")
     assert any(word in message for word in advice), message

@@ -16,7 +16,15 @@ from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.normalized_matrix import NormalizedMatrix, unit_length
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
+from tf_largeout.classes.tower_matrix import TowerMatrix
 from tf_largeout.layers.class_output import ClassOutput
+from tf_largeout.layers.item_tower import ItemTower
+from tf_largeout.layers.large_output_arguments import (
+    LEARNED,
+    checked_num_shards,
+    checked_scale,
+    checked_tower,
+)
 from tf_largeout.ops import devices
 from tf_largeout.tags.lazy_logits import LazyLogits
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
@@ -30,7 +38,6 @@ from tf_largeout.variables import (
 )
 from tf_largeout.variables.sharded_table import ShardedTable
 
-LEARNED = "learned"
 _SCALE_OF_COSINES = 64.0  # of ArcFace
 
 
@@ -82,7 +89,8 @@ class LargeOutput(ClassOutput):
             `keras.Variable`. Then the model cannot be saved as a `.keras` file, because a
             config cannot say to which layer the table belongs. None, the default, creates a
             table. Keras treats the shared layer as a part of this layer: if you freeze one of
-            the two (`trainable = False`), the other is also frozen.
+            the two (`trainable = False`), the other is also frozen. An `ItemTower` computes the
+            class rows from features of the classes.
         num_shards: Number of ranges of classes into which the embeddings and biases are
             divided, one weight per range; at most `num_classes`. After
             `tf_largeout.distribute.connect`, shard i and its optimizer slots are on server `i %
@@ -153,12 +161,12 @@ class LargeOutput(ClassOutput):
     ) -> None:
         super().__init__(**kwargs)
         self.normalize = boolean("normalize", normalize)
-        self.scale = _checked_scale(scale)
+        self.scale = checked_scale(scale)
         self.logit_soft_cap = logit_soft_cap
         if logit_soft_cap is not None:
             self.logit_soft_cap = real_number("logit_soft_cap", logit_soft_cap, 0, False)
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
-        self.num_shards = _checked_num_shards(
+        self.num_shards = checked_num_shards(
             num_shards, self.num_classes, embeddings is not None
         )
         self.sampler = samplers.get(sampler, self.num_classes)
@@ -166,8 +174,13 @@ class LargeOutput(ClassOutput):
         self.embeddings_initializer = initializers.get_for_embeddings(embeddings_initializer)
         self.bias_initializer = initializers.get_for_biases(bias_initializer)
         self.embeddings: keras.Variable = None
-        self._tied = self.tied_layer = None
-        if embeddings is not None:
+        self._tied = self.tied_layer = self.tower = None
+        if isinstance(embeddings, dict):
+            embeddings = keras.saving.deserialize_keras_object(embeddings)
+        if isinstance(embeddings, ItemTower):
+            self.tower = checked_tower(embeddings, self.num_classes)
+            refuse_initializer(embeddings_initializer)
+        elif embeddings is not None:
             self._tied = TiedEmbeddings(
                 embeddings, self.num_classes, self.name, self.logit_soft_cap
             )
@@ -175,7 +188,7 @@ class LargeOutput(ClassOutput):
             refuse_initializer(embeddings_initializer)
         self.bias: keras.Variable = None
         self.logit_scale: keras.Variable = None
-        self.class_matrix: ClassMatrix | ShardedMatrix | CappedScores = None  # type: ignore[assignment]  # until built
+        self.class_matrix: ClassMatrix | ShardedMatrix | TowerMatrix | CappedScores = None  # type: ignore[assignment]  # until built
         self.seed_state: keras.Variable = None
 
     def build(self, input_shape: Shape) -> None:
@@ -205,7 +218,9 @@ class LargeOutput(ClassOutput):
         return super().__call__(features, *args, **kwargs)
 
     def _add_weights(self, dim: int) -> None:
-        if self.num_shards > 1:
+        if self.tower is not None:
+            self._add_tower(self.tower, dim)
+        elif self.num_shards > 1:
             self._add_shards(dim)
         else:
             self._add_tables(dim)
@@ -232,12 +247,28 @@ class LargeOutput(ClassOutput):
             # A plain assignment would make it a weight of this layer, and Keras would save it
             # twice.
             self.__dict__["embeddings"] = self._tied.table(dim)
+        self._add_bias()
+        matrix = NormalizedMatrix if self.normalize else ClassMatrix
+        self.class_matrix = matrix(self.embeddings, self.bias, self.name)
+
+    def _add_bias(self) -> None:
         if self.use_bias:
             self.bias = self.add_class_weight(
                 "bias", (self.num_classes,), self.bias_initializer
             )
-        matrix = NormalizedMatrix if self.normalize else ClassMatrix
-        self.class_matrix = matrix(self.embeddings, self.bias, self.name)
+
+    def _add_tower(self, tower: ItemTower, dim: int) -> None:
+        if not tower.built:
+            tower.build((None, dim))
+        self._add_bias()
+
+        def rows(ids: tf.Tensor) -> tf.Tensor:
+            return unit_length(tower(ids)) if self.normalize else tower(ids)
+
+        shape = (self.num_classes, dim)
+        self.class_matrix = TowerMatrix(
+            rows, lambda: tower.weights, self.bias, shape, self.name
+        )
 
     def _add_shards(self, dim: int) -> None:
         shard_weights.require_placement(self.name, self.num_shards)
@@ -329,7 +360,13 @@ class LargeOutput(ClassOutput):
     def changed_attributes(
         self, change: ClassChange
     ) -> list[tuple[keras.layers.Layer, str, int]]:
-        _checked_num_shards(self.num_shards, change.num_classes, is_tied=False)
+        if self.tower is not None:
+            raise ValueError(
+                f"Cannot resize layer '{self.name}', whose rows an ItemTower computes. Build a "
+                "model with an ItemTower of the new classes' features, and give it the weights "
+                "of the encoders. New classes need no training."
+            )
+        checked_num_shards(self.num_shards, change.num_classes, is_tied=False)
         changed = super().changed_attributes(change)
         if self._tied is not None:
             changed.append(self._tied.changed_attribute(change))
@@ -367,8 +404,9 @@ class LargeOutput(ClassOutput):
         saved_weights.load(self._named_weights(), store, self.name, sampler)
 
     def _named_weights(self) -> dict[str, keras.Variable | ShardedTable]:
-        """The weights by name, without those that a tied layer saves; shards as one table."""
-        tied = set() if self.tied_layer is None else set(map(id, self.tied_layer.weights))
+        """The weights by name, without those of other layers; shards as one table."""
+        layers = [one for one in (self.tied_layer, self.tower) if one is not None]
+        tied = {id(weight) for layer in layers for weight in layer.weights}
         weights = sharded_table.join_shards(
             weight for weight in self.weights if id(weight) not in tied
         )
@@ -379,6 +417,11 @@ class LargeOutput(ClassOutput):
         children = super()._trackable_children(save_type, **kwargs)
         return sharded_checkpoint.children(self, children)
 
+    def _serialized_table(self) -> Config | None:
+        if self.tower is not None:
+            return keras.saving.serialize_keras_object(self.tower)
+        return None if self._tied is None else self._tied.serialize()
+
     def get_config(self) -> Config:
         return {
             **super().get_config(),
@@ -386,48 +429,14 @@ class LargeOutput(ClassOutput):
             "sampler": keras.saving.serialize_keras_object(self.sampler),
             "use_bias": self.use_bias,
             "embeddings_initializer": (
-                None if self._tied else initializers.serialize(self.embeddings_initializer)
+                None
+                if self._tied or self.tower
+                else initializers.serialize(self.embeddings_initializer)
             ),
             "bias_initializer": initializers.serialize(self.bias_initializer),
-            "embeddings": None if self._tied is None else self._tied.serialize(),
+            "embeddings": self._serialized_table(),
             "num_shards": self.num_shards,
             "normalize": self.normalize,
             "scale": self.scale,
             "logit_soft_cap": self.logit_soft_cap,
         }
-
-
-def _checked_scale(scale: float | str | None) -> float | str | None:
-    """Returns `scale`; a number as a float.
-
-    Raises:
-        ValueError: If it is neither a number above 0, nor "learned", nor None.
-    """
-    if scale is None or (isinstance(scale, str) and scale == LEARNED):
-        return scale
-    if isinstance(scale, str):
-        raise ValueError(
-            f"`scale` must be a number above 0, 'learned' or None. Received: scale={scale!r}."
-        )
-    return real_number("scale", scale, least=0, allow_least=False)
-
-
-def _checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
-    """`num_shards` as an int.
-
-    Raises:
-        ValueError: If it is not an integer from 1 to `num_classes`, or above 1 for tied
-            embeddings.
-    """
-    count = whole_number("num_shards", num_shards)
-    if count > num_classes:
-        raise ValueError(
-            "`num_shards` must be at most the number of classes, so that each shard has one. "
-            f"Received: num_shards={count}, num_classes={num_classes}."
-        )
-    if is_tied and count > 1:
-        raise ValueError(
-            "`embeddings` is the table of another layer, which has no shards. Received: "
-            f"num_shards={count}. Leave `embeddings` out, or use num_shards=1."
-        )
-    return count

@@ -1,5 +1,6 @@
 """How large features may be before scores overflow."""
 
+import keras
 import tensorflow as tf
 
 from tf_largeout.layers import ClassOutput, FactoredOutput
@@ -25,10 +26,14 @@ def largest_features(layer: ClassOutput) -> float:
     """
     if isinstance(layer, FactoredOutput):
         layer.class_matrix.take_folds()
+    weights = layer.weights
+    if getattr(layer, "tower", None) is not None:  # its weights are not class rows
+        weights = [keras.Variable(layer.class_embeddings(), name="class_embeddings")]
+        weights += [] if layer.bias is None else [layer.bias]
     # The weights of samplers do not matter. They may be NaN at positions without a class.
     largest = {
         weight.name: _largest(weight.value, weight.name, layer.name)
-        for weight in layer.weights
+        for weight in weights
         if weight.dtype.startswith("float") and not weight.name.startswith("sampler_")
     }
     largest.pop("logit_scale", None)  # the features are scaled already

@@ -1,0 +1,147 @@
+"""`LargeOutput(embeddings=ItemTower(...))`: class rows that are computed from features."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+
+N, WIDTH, DIM, BATCH = 30, 5, 4, 12
+RANDOM = np.random.default_rng(0)
+FEATURES = RANDOM.normal(size=(N, WIDTH)).astype("float32")
+X = RANDOM.normal(size=(BATCH, 3)).astype("float32")
+Y = RANDOM.integers(0, N, BATCH)
+
+
+def _tower(features=FEATURES, **options):
+    encoder = keras.layers.Dense(DIM, "tanh", name="item_encoder")
+    return tflo.layers.ItemTower(features, encoder, **options)
+
+
+def _model(embeddings, num_classes=N, sampler="uniform", **options):
+    output = tflo.layers.LargeOutput(
+        num_classes,
+        sampler and tflo.samplers.UniformSampler(8, seed=3),
+        embeddings=embeddings,
+        bias_initializer=np.linspace(-1, 1, num_classes),
+        name="output",
+        **options,
+    )
+    return keras.Sequential([keras.Input([3]), keras.layers.Dense(DIM, name="query"), output])
+
+
+def _compiled(model, loss, rate=0.5):
+    model.compile(keras.optimizers.SGD(rate), loss, metrics=[tflo.metrics.PrecisionAtK(3)])
+    return model
+
+
+@pytest.mark.parametrize("loss", [tflo.losses.SampledSoftmaxLoss, tflo.losses.SoftmaxLoss])
+def test_a_tower_of_one_hot_features_trains_like_a_table(loss):
+    keras.utils.set_random_seed(1)
+    encoder = keras.layers.Dense(DIM, use_bias=False)
+    tower = tflo.layers.ItemTower(np.eye(N), encoder)
+    computed, table = _model(tower), _model(None)
+    table.get_layer("query").set_weights(computed.get_layer("query").get_weights())
+    table.get_layer("output").embeddings.assign(encoder.kernel)
+    results = []
+    for model in (computed, table):
+        _compiled(model, loss())
+        losses = model.fit(X, Y, 4, epochs=2, shuffle=False, verbose=0).history["loss"]
+        results.append([*losses, *model.evaluate(X, Y, verbose=0)])
+    np.testing.assert_allclose(*results, rtol=1e-5)
+    np.testing.assert_allclose(encoder.kernel, table.get_layer("output").embeddings, atol=1e-6)
+    np.testing.assert_allclose(
+        computed.predict(X, verbose=0), table.predict(X, verbose=0), 1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"normalize": True, "scale": 5.0}, {"logit_soft_cap": 2.0}]
+)
+def test_answers_follow_the_current_weights(options, tmp_path):
+    keras.utils.set_random_seed(2)
+    model = _model(_tower(free_rows=True), **options)
+    output = model.get_layer("output")
+    _compiled(model, tflo.losses.SampledSoftmaxLoss())
+    for _ in range(2):
+        model.fit(X, Y, verbose=0)
+        model.get_layer("query").kernel.assign_add(tf.ones([3, DIM]))
+        logits = model.predict(X, verbose=0)
+        rows = output.tower.encoder(FEATURES) + output.tower.free_rows
+        unit = tf.math.l2_normalize(rows, axis=1) if "normalize" in options else rows
+        np.testing.assert_allclose(output.class_embeddings(), unit, atol=1e-5)
+        best = np.argsort(-logits, axis=1)[:, :3]
+        loss, precision = model.evaluate(X, Y, verbose=0)
+        expected = tf.nn.sparse_softmax_cross_entropy_with_logits(Y, logits)
+        np.testing.assert_allclose(loss, np.mean(expected), rtol=1e-4)
+        np.testing.assert_allclose(precision, (best == Y[:, np.newaxis]).any(axis=1).mean() / 3)
+        np.testing.assert_array_equal(tflo.retrieval.predict_top_k(model, X, 3)[1], best)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded.predict(X, verbose=0), logits, rtol=1e-6)
+    tflo.serving.export(model, tmp_path / "1", k=3)
+    signature = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
+    (name,) = signature.structured_input_signature[1]
+    np.testing.assert_array_equal(signature(**{name: X})["ids"], best)
+
+
+def test_new_classes_need_features_but_no_training():
+    keras.utils.set_random_seed(3)
+    model = _model(_tower())
+    more = np.concatenate([FEATURES, FEATURES[:2]])
+    larger = _model(_tower(more), N + 2, use_bias=False)
+    for name in ("query",):
+        larger.get_layer(name).set_weights(model.get_layer(name).get_weights())
+    encoders = [one.get_layer("output").tower.encoder for one in (larger, model)]
+    encoders[0].set_weights(encoders[1].get_weights())
+    logits = larger.predict(X, verbose=0)
+    np.testing.assert_array_equal(logits[:, N:], logits[:, :2])
+
+
+def test_several_features_and_sparse_gradients_of_free_rows():
+    inputs = {
+        "word": keras.Input([], dtype="int64", name="word"),
+        "size": keras.Input([1], name="size"),
+    }
+    word = keras.layers.Embedding(7, DIM)(inputs["word"])
+    encoder = keras.Model(inputs, word + keras.layers.Dense(DIM)(inputs["size"]))
+    features = {"word": np.arange(N) % 7, "size": FEATURES[:, :1]}
+    tower = tflo.layers.ItemTower(features, encoder, free_rows=True)
+    model = _model(tower)
+    _compiled(model, tflo.losses.SampledSoftmaxLoss())
+    model.optimizer = None
+    model.compile(tflo.optimizers.LazyAdam(0.1), tflo.losses.SampledSoftmaxLoss())
+    model.fit(X[:1], Y[:1], verbose=0)
+    assert 1 <= np.any(tower.free_rows, axis=1).sum() <= 9  # the label and 8 samples
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: _tower(["a", "b"]), "of numbers"),
+        (lambda: _tower([FEATURES, FEATURES[:3]]), "one row per class"),
+        (lambda: _tower(FEATURES * np.nan), "finite"),
+        (lambda: tflo.layers.ItemTower(FEATURES, "dense"), "Keras layer"),
+        (lambda: _model(_tower(FEATURES[:7])), "ItemTower of 7 classes"),
+        (lambda: _model(_tower(), embeddings_initializer="zeros"), "embeddings_initializer"),
+        (lambda: _model(_tower(), num_shards=2), "num_shards"),
+        (
+            lambda: _model(tflo.layers.ItemTower(FEATURES, keras.layers.Dense(3))),
+            "must return rows",
+        ),
+        (
+            lambda: keras.Sequential(
+                [
+                    keras.Input([DIM]),
+                    tflo.layers.LargeOutput(N, "inverted_file", embeddings=_tower()),
+                ]
+            ),
+            "cannot search them",
+        ),
+        (lambda: tflo.resize_classes(_model(_tower()), N + 1), "Cannot resize"),
+    ],
+)
+def test_wrong_towers_raise_an_error(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

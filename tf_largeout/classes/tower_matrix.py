@@ -1,0 +1,192 @@
+"""`TowerMatrix`: classes whose rows a model computes from their features."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.classes import class_sums
+from tf_largeout.classes.blockwise import BlockFunction
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
+from tf_largeout.classes.class_shard import ClassShard
+from tf_largeout.keras_internals import training_of_step
+
+_COMPUTED_AT_ONCE = 4096
+
+
+class TowerMatrix(ClassScorer):
+    """Classes with the logits `o_c = <f(x_c), h> + b_c`, where f is a model of features x_c.
+
+    Steps that train compute the rows of the classes that they read, with gradients. Passes over
+    all classes without gradients read a copy of all rows. They first compute it again if a
+    weight of the model has changed since.
+
+    Args:
+        compute: Returns the rows, float32 `[n, dim]`, of ids, int64 `[n]`, with gradients.
+        weights: Returns the weights on which the rows depend.
+        bias: Keras variable `[num_classes]`, or None.
+        shape: `(num_classes, dim)`.
+        owner: Name of the layer, for messages.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[[tf.Tensor], tf.Tensor],
+        weights: Callable[[], list[Any]],
+        bias: keras.Variable | None,
+        shape: tuple[int, int],
+        owner: str,
+    ) -> None:
+        super().__init__(*shape, bias is not None, owner)
+        self._compute, self._weights, self._bias = compute, weights, bias
+        # Not weights of the layer: a file does not contain them.
+        rows = keras.Variable(
+            tf.zeros(shape), trainable=False, name="computed_rows", autocast=False
+        )
+        self._copy = ClassMatrix(rows, bias, owner)
+        self._copied_from = tf.Variable(-1, trainable=False, dtype=tf.int64)
+
+    def shards(self) -> list[ClassShard]:
+        raise ValueError(
+            f"The class rows of layer '{self._owner}' are computed from features, so its "
+            "sampler cannot search them. Received: a sampler with a search structure. Use one "
+            "without, such as 'uniform' or a UnigramSampler."
+        )
+
+    def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """As `ClassScorer.as_products`: new variables with the computed rows."""
+        return new_products(self.values(), None if self._bias is None else self._bias.value)
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        distinct, places = tf.unique(tf.reshape(ids, [-1]))
+        rows = tf.gather(self._compute(distinct), places)
+        return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
+
+    def values(self) -> tf.Tensor:
+        return self._current().values()
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        """As `ClassScorer.logits`; with gradients, unless `evaluate` or `predict` runs."""
+        if training_of_step() is False:
+            return self._current().logits(features)
+        rows = tf.cast(self._all_rows(), features.dtype)
+        logits = tf.tensordot(features, rows, axes=[[-1], [1]])
+        return logits if self._bias is None else logits + tf.cast(self._bias, features.dtype)
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return self.dots_and_rows(features, ids, tf.zeros([0], tf.int64))[0]
+
+    def dots_and_rows(
+        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """As `ClassMatrix.dots_and_rows`; computes the row of each distinct class once."""
+        own = tf.maximum(ids, 0)
+        both = tf.concat([tf.reshape(own, [-1]), shared_ids], axis=0)
+        sizes = [tf.size(own), tf.size(shared_ids)]
+        own_rows, shared_rows = tf.split(self.rows(both), sizes)
+        own_rows = tf.reshape(own_rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
+        logits = tf.linalg.matvec(own_rows, tf.cast(features, tf.float32))
+        biases = tf.zeros(tf.shape(shared_ids))
+        if self._bias is not None:
+            of_own, biases = tf.split(tf.gather(self._bias.value, both), sizes)
+            logits += tf.reshape(of_own, tf.shape(ids))
+        return tf.where(ids >= 0, logits, logits.dtype.min), shared_rows, biases
+
+    def statistics(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
+    ) -> ClassStatistics:
+        """As `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
+        if not training:
+            return self._current().statistics(features, labels, compute_dtype)
+        self._require_float32(compute_dtype)
+        features = tf.cast(features, tf.float32)
+        found = self.exact_scores(features, labels)
+        fixed = tf.stop_gradient(features)
+        return ClassStatistics(*found, lambda: self.statistics(fixed, labels).ranks)
+
+    def ranked_scores(
+        self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
+    ) -> tf.Tensor:
+        """As `ClassScorer.ranked_scores`."""
+        return self._current().ranked_scores(features, ids, compute_dtype)
+
+    def exact_scores(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        rows, bias, ids = self._all_rows(), self._biases(), tf.maximum(labels, 0)
+
+        def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
+            return function(class_sums.dot_products(features, rows, biases))
+
+        log_partition, _ = class_sums.sums_of_classes(features, rows, bias, score)
+        logits = tf.linalg.matvec(class_sums.gathered(rows, ids), features)
+        if bias is not None:
+            logits += class_sums.gathered(bias, ids)
+        return log_partition, tf.where(labels >= 0, function(logits), 0)
+
+    def sum_over_classes(
+        self,
+        features: tf.Tensor,
+        function: Callable[[tf.Tensor], tf.Tensor],
+        training: bool = False,
+    ) -> tf.Tensor:
+        if not training:
+            return self._current().sum_over_classes(features, function)
+        return class_sums.sums_of_classes(
+            tf.cast(features, tf.float32), self._all_rows(), self._biases(), term=function
+        )[1]
+
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return self._current().top_k(features, k)
+
+    def fold_logits(
+        self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
+    ) -> Any:
+        return self._current().fold_logits(features, function, state, **options)
+
+    def _biases(self) -> tf.Tensor | None:
+        return None if self._bias is None else tf.convert_to_tensor(self._bias.value)
+
+    def _all_rows(self) -> tf.Tensor:
+        return self._compute(tf.range(self.num_classes, dtype=tf.int64))
+
+    def _current(self) -> ClassMatrix:
+        """The copy of all rows, up to date and without gradients."""
+        now = tf.add_n([_fingerprint(weight, i) for i, weight in enumerate(self._weights())])
+        rows, count = self._copy.variables()[0], self.num_classes
+
+        def write(first: tf.Tensor) -> tuple[tf.Tensor]:
+            end = tf.minimum(first + _COMPUTED_AT_ONCE, count)
+            ids = tf.range(first, end)
+            rows.scatter_update(tf.IndexedSlices(self._compute(ids), ids))
+            return (end,)
+
+        def write_all() -> tf.Tensor:
+            start = (tf.constant(0, tf.int64),)
+            tf.while_loop(lambda first: first < count, write, start, parallel_iterations=1)
+            return self._copied_from.assign(now)
+
+        tf.cond(now == self._copied_from, lambda: tf.identity(now), write_all)
+        return self._copy
+
+
+def _fingerprint(weight: Any, place: int) -> tf.Tensor:
+    """A number in `[0, 2^31)` that differs, with high probability, if a weight changes."""
+    values = tf.reshape(tf.convert_to_tensor(weight), [-1])
+    if values.dtype.is_floating:
+        bits = tf.bitcast(tf.cast(values, tf.float32), tf.int32)
+    else:
+        bits = tf.cast(values, tf.int32)
+    # Odd factors that differ by position: a change of one value always changes the sum.
+    factors = (tf.range(tf.size(bits)) * 2 + 1) * (2 * place + 0x5BD1E995)
+    mixed = tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, 15)) * factors
+    return tf.bitwise.bitwise_and(tf.cast(tf.reduce_sum(mixed), tf.int64), 0x7FFFFFFF)

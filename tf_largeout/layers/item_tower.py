@@ -1,0 +1,164 @@
+"""`ItemTower`: computes class rows from features of the classes."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import boolean
+from tf_largeout.types import Config
+from tf_largeout.variables import replicas
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class ItemTower(keras.layers.Layer):
+    """Computes class rows from features of the classes, for `LargeOutput(embeddings=...)`.
+
+    The row of class c is `encoder(features[c])`, plus a trained row of its own with
+    `free_rows`. So classes that never occur in the training data also get useful rows, and a
+    model can score new classes without training. This is the item tower of a two-tower model.
+
+    ```python
+    features = np.random.normal(size=[5_000, 20])  # of 5,000 classes
+    tower = tflo.layers.ItemTower(features, keras.layers.Dense(64))
+    output = tflo.layers.LargeOutput(5_000, sampler="uniform", embeddings=tower)
+    ```
+
+    A training step computes the rows of its labels and sampled classes only, each once. So use
+    a sampler that shares its classes among the examples. `evaluate`, `top_k` and
+    `class_embeddings` compute all rows, and compute them again only after the weights of the
+    encoder have changed. An exact loss trains on all rows in each step, and stores the
+    activations of the encoder for all classes.
+
+    Args:
+        features: Array `[num_classes, ...]` of numbers, or a dict or list of such arrays, in
+            the structure of the encoder's inputs. Row c belongs to class c. They are stored as
+            weights that are not trained, and saved with the model.
+        encoder: Keras layer or model with the output `[n, dim]`, where `dim` is the width of
+            the output layer's features.
+        free_rows: Whether each class has a trained row in addition, zeros at first. Defaults to
+            False.
+        **kwargs: Arguments of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: If the features are no arrays of numbers, or have different lengths.
+
+    Attributes:
+        num_classes: Number of classes.
+        free_rows: Keras variable `[num_classes, dim]`, or None.
+    """
+
+    def __init__(
+        self, features: Any, encoder: keras.layers.Layer, free_rows: bool = False, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        arrays = keras.tree.map_structure(_as_array, features)
+        flat = keras.tree.flatten(arrays)
+        lengths = {one.shape[0] for one in flat}
+        if len(lengths) != 1:
+            raise ValueError(
+                "`features` must be arrays with one row per class. Received: arrays of shapes "
+                f"{[tuple(one.shape) for one in flat]}."
+            )
+        if not isinstance(encoder, keras.layers.Layer):
+            raise ValueError(f"`encoder` must be a Keras layer. Received: {encoder!r}.")
+        self.num_classes = int(lengths.pop())
+        self.encoder = encoder
+        self._has_free_rows = boolean("free_rows", free_rows)
+        self.free_rows: keras.Variable = None
+        # A plain attribute would make Keras track the arrays.
+        self.__dict__["_given"] = arrays
+        self._values: list[keras.Variable] = []
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Creates the weights, for class rows of width `input_shape[-1]`."""
+        given = self.__dict__["_given"]
+        for number, array in enumerate(keras.tree.flatten(given)):
+            is_array = isinstance(array, np.ndarray)
+            self._values.append(
+                self.add_weight(
+                    name=f"features_{number}",
+                    shape=array.shape,
+                    dtype=str(array.dtype),
+                    initializer=_initializer(array) if is_array else "zeros",
+                    trainable=False,
+                    autocast=False,
+                )
+            )
+        spec = [keras.KerasTensor((None, *one.shape[1:]), one.dtype) for one in self._values]
+        rows = self.encoder(keras.tree.pack_sequence_as(given, spec))
+        dim = input_shape[-1]
+        if len(rows.shape) != 2 or rows.shape[1] != dim:
+            raise ValueError(
+                f"`encoder` of an ItemTower must return rows [n, {dim}], as wide as the "
+                f"features of the output layer. Received: {tuple(rows.shape)}."
+            )
+        if self._has_free_rows:
+            self.free_rows = self.add_weight(
+                name="free_rows",
+                shape=(self.num_classes, dim),
+                initializer="zeros",
+                autocast=False,
+            )
+        self.__dict__["_given"] = keras.tree.pack_sequence_as(given, spec)
+        self.built = True
+
+    def call(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the rows of classes.
+
+        Args:
+            ids: int64 `[n]`.
+
+        Returns:
+            float32 `[n, dim]`.
+        """
+        values = [tf.gather(replicas.local_variable(one), ids) for one in self._values]
+        rows = self.encoder(keras.tree.pack_sequence_as(self.__dict__["_given"], values))
+        rows = tf.cast(rows, tf.float32)
+        if self.free_rows is not None:
+            rows += tf.gather(replicas.local_variable(self.free_rows), ids)
+        return rows
+
+    def get_config(self) -> Config:
+        given = keras.tree.map_structure(
+            lambda one: keras.KerasTensor((self.num_classes, *one.shape[1:]), str(one.dtype)),
+            self.__dict__["_given"],
+        )
+        return {
+            **super().get_config(),
+            "features": keras.saving.serialize_keras_object(given),
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "free_rows": self._has_free_rows,
+        }
+
+    @classmethod
+    def from_config(cls, config: Config) -> "ItemTower":
+        config = dict(config)
+        for name in ("features", "encoder"):
+            config[name] = keras.saving.deserialize_keras_object(config[name])
+        return cls(**config)
+
+
+def _initializer(array: np.ndarray) -> Any:
+    return lambda shape, dtype: array
+
+
+def _as_array(value: Any) -> Any:
+    """Returns features as an array; a symbolic tensor, from a config, stays as it is."""
+    if isinstance(value, keras.KerasTensor):
+        return value
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or not array.ndim or not len(array):
+        raise ValueError(
+            "`features` of an ItemTower must be arrays [num_classes, ...] of numbers. "
+            f"Received: {array.dtype} of shape {array.shape}. Convert strings by "
+            "keras.layers.StringLookup, and pad lists to arrays."
+        )
+    kinds = {"f": np.float32, "b": np.float32}
+    array = array.astype(kinds.get(array.dtype.kind, np.int64))
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(
+            "`features` of an ItemTower must be finite. Received: NaN or infinity."
+        )
+    return array

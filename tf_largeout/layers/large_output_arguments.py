@@ -1,0 +1,63 @@
+"""Checks of the arguments of `LargeOutput`."""
+
+import tensorflow as tf
+
+from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.layers.item_tower import ItemTower
+
+LEARNED = "learned"
+
+
+def checked_scale(scale: float | str | None) -> float | str | None:
+    """Returns `scale`; a number as a float.
+
+    Raises:
+        ValueError: If it is neither a number above 0, nor "learned", nor None.
+    """
+    if scale is None or (isinstance(scale, str) and scale == LEARNED):
+        return scale
+    if isinstance(scale, str):
+        raise ValueError(
+            f"`scale` must be a number above 0, 'learned' or None. Received: scale={scale!r}."
+        )
+    return real_number("scale", scale, least=0, allow_least=False)
+
+
+def checked_tower(tower: ItemTower, num_classes: int) -> ItemTower:
+    """`tower`, with one row per class.
+
+    Raises:
+        ValueError: If it has another number of classes, or there are several replicas.
+    """
+    if tower.num_classes != num_classes:
+        raise ValueError(
+            f"`embeddings` must have the features of all {num_classes} classes. Received: an "
+            f"ItemTower of {tower.num_classes} classes."
+        )
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        raise ValueError(
+            "An ItemTower does not support several replicas. Received: a strategy with "
+            f"{tf.distribute.get_strategy().num_replicas_in_sync}. Train on one device."
+        )
+    return tower
+
+
+def checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
+    """`num_shards` as an int.
+
+    Raises:
+        ValueError: If it is not an integer from 1 to `num_classes`, or above 1 for tied
+            embeddings.
+    """
+    count = whole_number("num_shards", num_shards)
+    if count > num_classes:
+        raise ValueError(
+            "`num_shards` must be at most the number of classes, so that each shard has one. "
+            f"Received: num_shards={count}, num_classes={num_classes}."
+        )
+    if is_tied and count > 1:
+        raise ValueError(
+            "`embeddings` is the table of another layer, which has no shards. Received: "
+            f"num_shards={count}. Leave `embeddings` out, or use num_shards=1."
+        )
+    return count
