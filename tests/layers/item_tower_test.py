@@ -57,7 +57,7 @@ def test_a_tower_of_one_hot_features_trains_like_a_table(loss):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"normalize": True, "scale": 5.0}, {"logit_soft_cap": 2.0}]
+    "options", [{"normalize": True, "scale": 5.0}, {"logit_soft_cap": 2.0}]
 )
 def test_answers_follow_the_current_weights(options, tmp_path):
     keras.utils.set_random_seed(2)
@@ -84,6 +84,15 @@ def test_answers_follow_the_current_weights(options, tmp_path):
     signature = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
     (name,) = signature.structured_input_signature[1]
     np.testing.assert_array_equal(signature(**{name: X})["ids"], best)
+
+
+def test_margins_of_all_classes_train_the_tower():
+    tower = _tower()
+    model = _model(tower, sampler=None, normalize=True, use_bias=False)
+    before = np.array(model.get_layer("output").class_embeddings())
+    _compiled(model, tflo.losses.MarginSoftmaxLoss())
+    model.fit(X, Y, verbose=0)
+    assert np.abs(model.get_layer("output").class_embeddings() - before).max() > 1e-3
 
 
 def test_new_classes_need_features_but_no_training():

@@ -121,13 +121,17 @@ class TowerMatrix(ClassScorer):
         features: tf.Tensor,
         labels: tf.Tensor,
         function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         rows, bias, ids = self._all_rows(), self._biases(), tf.maximum(labels, 0)
 
         def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
             return function(class_sums.dot_products(features, rows, biases))
 
-        log_partition, _ = class_sums.sums_of_classes(features, rows, bias, score)
+        left_out = labels if others_only else None
+        log_partition, _ = class_sums.sums_of_classes(
+            features, rows, bias, score, left_out=left_out
+        )
         logits = tf.linalg.matvec(class_sums.gathered(rows, ids), features)
         if bias is not None:
             logits += class_sums.gathered(bias, ids)
