@@ -112,6 +112,28 @@ FEATURES = {
     "head: HierarchicalOutput, SoftmaxLoss": Feature(_hierarchical, _losses.SoftmaxLoss),
     "head: no bias": Feature(_large(use_bias=False)),
     "head: ranking absolute": Feature(_large(ranking="absolute")),
+    "form: normalize": Feature(_large(normalize=True, scale=4.0)),
+    "form: learned scale, 3 shards": Feature(
+        _large(normalize=True, scale="learned", num_shards=3)
+    ),
+    "form: normalize, inverted file": Feature(
+        _large(SAMPLERS["inverted_file"], normalize=True, scale=4.0)
+    ),
+    "form: normalize, SoftmaxLoss, mixed_bfloat16": Feature(
+        _large(normalize=True, scale=4.0), _losses.SoftmaxLoss, policy="mixed_bfloat16"
+    ),
+    "form: normalize, tie": Feature(_tied(normalize=True, scale=4.0)),
+    "form: soft cap": Feature(_large(logit_soft_cap=0.5)),
+    "form: soft cap, AbsoluteSoftmaxLoss": Feature(
+        _large(logit_soft_cap=0.5), _losses.AbsoluteSoftmaxLoss
+    ),
+    "form: scale, 2 shards, DecoupledSoftmaxLoss": Feature(
+        _large(scale=3.0, num_shards=2), _losses.DecoupledSoftmaxLoss, labels="several"
+    ),
+    "loss: MarginSoftmaxLoss": Feature(
+        _large(normalize=True, use_bias=False, scale=4.0), _losses.MarginSoftmaxLoss
+    ),
+    "loss: SigmoidLoss": Feature(loss=_losses.SigmoidLoss),
     "tower": Feature(_tower),
     "tie: Embedding": Feature(_tied()),
     "tie: Embedding, AbsoluteSoftmaxLoss": Feature(_tied(), _losses.AbsoluteSoftmaxLoss),

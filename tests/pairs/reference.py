@@ -34,6 +34,10 @@ def _squared_error(logits, labels):
     return ((logits - targets) ** 2).sum()
 
 
+def _one_vs_all(logits, labels):
+    return np.logaddexp(0, logits).sum() - logits[labels].sum()
+
+
 # By the name of the loss: the scores that rank classes, their probabilities, and the loss of an
 # example in `evaluate`. For other losses these are the logits and the exact softmax.
 RANKINGS = {
@@ -46,7 +50,11 @@ PROBABILITIES = {
     "spherical_softmax_loss": _spherical,
     "taylor_softmax_loss": _taylor,
 }
-EXAMPLE_LOSSES = {"z_loss": _z_loss, "squared_error_loss": _squared_error}
+EXAMPLE_LOSSES = {
+    "z_loss": _z_loss,
+    "squared_error_loss": _squared_error,
+    "sigmoid_loss": _one_vs_all,
+}
 
 
 def best(loss, logits, k, exclude=None):

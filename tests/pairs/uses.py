@@ -49,15 +49,20 @@ def logits_of(model):
         found = np.asarray(model(IDS), np.float64)
         np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1, rtol=1e-4)
         return found
+    if getattr(head, "normalize", False):
+        features /= np.linalg.norm(features, axis=-1, keepdims=True)
+    features *= float(getattr(head, "scale_value", lambda: 1.0)())
     logits = features @ np.asarray(head.class_embeddings(), np.float64).T
     bias = _bias_of(head)
-    return logits if bias is None else logits + bias
+    logits = logits if bias is None else logits + bias
+    cap = getattr(head, "logit_soft_cap", None)
+    return logits if cap is None else cap * np.tanh(logits / cap)
 
 
 def _bias_of(head):
     if isinstance(head, tflo.layers.FactoredOutput):
         return np.asarray(head.bias, np.float64)
-    products = head.class_matrix.as_products()
+    products = head.class_matrix.uncapped.as_products()
     bias = None if products is None else products[1]
     return None if bias is None else bias.numpy().astype(np.float64)
 
