@@ -67,6 +67,7 @@ ARROWS = {
         "types",
         "variables",
     },
+    "callbacks": {"arguments", "keras_internals", "layers"},
     "convert": {"keras_internals", "layers", "losses", "optimizers", "types"},
     "join_models": {"layers", "tags"},
     "resizing": {"classes", "keras_internals", "layers", "metrics", "types", "variables"},

@@ -2,6 +2,7 @@
 
 # Imported before Keras: its errors name the supported TensorFlow versions.
 import tf_largeout.ops.library  # noqa: F401
+from tf_largeout import callbacks as callbacks
 from tf_largeout import datasets as datasets
 from tf_largeout import distribute as distribute
 from tf_largeout import layers as layers

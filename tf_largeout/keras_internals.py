@@ -10,6 +10,7 @@ Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21, and with Keras 3
 TensorFlow 2.18, 2.19 and 2.20.
 """
 
+import contextlib
 import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -66,6 +67,25 @@ def model_of_step() -> keras.Model | None:
     Relies on: the same as `training_of_step`.
     """
     return next((one for name, one in _steps_on_the_stack() if name != "predict_step"), None)
+
+
+@contextlib.contextmanager
+def retrace_after_error() -> Iterator[None]:
+    """Context in which an error makes the model of the `train_step` trace its step again.
+
+    A `tf.function` may create variables, here those of the optimizer, only in its first call.
+    If that call fails, for example because of wrong labels, all later calls would fail too.
+
+    Relies on: `fit` and `train_on_batch` creating the attribute `train_function` if it is None;
+    and the same as `training_of_step`.
+    """
+    try:
+        yield
+    except Exception:
+        model = training_model()
+        if model is not None:
+            model.train_function = None
+        raise
 
 
 def call_stack() -> list[int]:

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
-from tf_largeout.keras_internals import mask_of, set_mask
+from tf_largeout.keras_internals import mask_of, retrace_after_error, set_mask
 from tf_largeout.packed_arrays import unpack
 from tf_largeout.tags.example_weights import per_example
 from tf_largeout.tags.output_tag import OutputTag, tag_of
@@ -137,6 +137,12 @@ class TaggedLoss(keras.losses.Loss):
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
     ) -> tf.Tensor:
         # Overridden because Keras would cast the labels to float32, which is wrong above 2^24.
+        with retrace_after_error():
+            return self._value(y_true, y_pred, sample_weight)
+
+    def _value(
+        self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None
+    ) -> tf.Tensor:
         tag = tag_of(y_pred, type(self).__name__, self.tag_class)
         mask = mask_of(y_pred)
         if tag is not None:

@@ -1,0 +1,101 @@
+"""`ExactMetrics` and `SamplerHealth`, in `fit` with the callbacks of Keras."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tf_largeout.callbacks import ExactMetrics, SamplerHealth
+
+N, BATCH = 200, 16
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(64, 5)).astype("float32")
+Y = RANDOM.integers(0, N, 64)
+
+
+def _model(sampler="uniform", **options):
+    keras.utils.set_random_seed(1)
+    output = tflo.layers.LargeOutput(N, sampler, name="output")
+    model = keras.Sequential([keras.Input([5]), keras.layers.Dense(8), output])
+    model.compile(
+        tflo.optimizers.LazyAdam(0.03),
+        tflo.losses.SampledSoftmaxLoss(),
+        metrics=[tflo.metrics.PrecisionAtK(1)],
+        **options,
+    )
+    return model
+
+
+def _fit(model, *callbacks, epochs=2):
+    options = {"batch_size": BATCH, "epochs": epochs, "verbose": 0, "shuffle": False}
+    return model.fit(X, Y, callbacks=list(callbacks), **options)
+
+
+def test_exact_metrics_are_those_of_evaluate_and_do_not_change_training():
+    with_callback, without = _model(), _model()
+    history = _fit(with_callback, ExactMetrics(X, Y, num_examples=None, every=3)).history
+    expected = _fit(without).history
+    for name, values in expected.items():
+        np.testing.assert_array_equal(history[name], values)
+    for one, other in zip(with_callback.get_weights(), without.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    history = _fit(with_callback, ExactMetrics(X, Y), epochs=1).history
+    found = with_callback.evaluate(X, Y, verbose=0, return_dict=True)
+    for name, value in found.items():
+        np.testing.assert_allclose(history[f"exact_{name}"], [value], rtol=1e-6)
+
+
+def test_evaluations_within_an_epoch_and_a_sample():
+    exact = ExactMetrics({"x": X}, Y, np.ones(64), num_examples=10, every=3)
+    assert len(exact._y) == 10
+    inputs = keras.Input([5], name="x")
+    model = keras.Model({"x": inputs}, tflo.layers.LargeOutput(N, "uniform")(inputs))
+    model.compile("sgd", tflo.losses.SampledSoftmaxLoss(), steps_per_execution=2)
+    dataset = tf.data.Dataset.from_tensor_slices(({"x": X}, Y)).batch(BATCH)
+    whole = ExactMetrics(dataset)
+    model.fit(dataset, callbacks=[exact, whole], epochs=2, shuffle=False, verbose=0)
+    assert [one["step"] for one in exact.results] == [4, 6]
+    expected = model.evaluate(dataset, verbose=0)
+    np.testing.assert_allclose(whole.results[-1]["loss"], expected, rtol=1e-6)
+
+
+def test_other_callbacks_see_the_numbers(tmp_path):
+    stop = keras.callbacks.EarlyStopping("exact_loss", mode="min", min_delta=100, patience=1)
+    log = keras.callbacks.CSVLogger(tmp_path / "log.csv")
+    sampler = tflo.samplers.InvertedFileSampler(16, num_hard=4, start_step=0)
+    model = _model(sampler)
+    exact = ExactMetrics(X, Y, num_examples=20)
+    _fit(model, exact, SamplerHealth(), stop, log, epochs=9)
+    with open(tmp_path / "log.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2  # the loss did not improve by 100
+    health = sampler.health(model.get_layer("output"))
+    assert float(rows[-1]["output_largest"]) == health["largest"] >= 1
+    assert float(rows[-1]["output_started_at"]) == 0
+    velocity = model.optimizer._velocities[2]
+    share = np.any(velocity, axis=1).mean()
+    assert 0 < share == pytest.approx(float(rows[-1]["output_trained_rows"]))
+
+
+@pytest.mark.parametrize("wrong", [Y.astype("float32")[:, np.newaxis] + 0.5, Y - 1000])
+def test_after_rejected_labels_the_corrected_fit_works(wrong):
+    model = _model()
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):
+        model.fit(X, wrong, verbose=0)
+    _fit(model, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_examples": 0}, "num_examples"),
+        ({"every": 0}, "every"),
+        ({"y": Y[:3]}, "as many rows"),
+    ],
+)
+def test_invalid_arguments_raise_an_error(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ExactMetrics(**{"x": X, "y": Y, **arguments})

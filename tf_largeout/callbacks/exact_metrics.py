@@ -1,0 +1,121 @@
+"""`ExactMetrics`: the metrics of `evaluate` on a small sample, during `fit`."""
+
+from typing import Any
+
+import keras
+import numpy as np
+
+from tf_largeout.arguments import whole_number
+
+
+class ExactMetrics(keras.callbacks.Callback):
+    """Evaluates the model on some held-out examples during `fit`.
+
+    During `fit`, the metrics of a sampled loss compare a label with the sampled classes only,
+    so they are far too optimistic. This callback evaluates the model exactly, over all classes,
+    and adds the results to the logs, under the names of the loss and the metrics with a prefix.
+    The progress bar, `History`, and the callbacks after it in the list see them. So put it
+    before `EarlyStopping`, `ModelCheckpoint`, `TensorBoard` or `CSVLogger`:
+
+    ```python
+    exact = tflo.callbacks.ExactMetrics(x_validation, y_validation)
+    stop = keras.callbacks.EarlyStopping("exact_precision_at_1", mode="max", patience=2)
+    model.fit(x, y, epochs=20, callbacks=[exact, stop])
+    ```
+
+    An evaluation of n examples costs about as much as scoring them against all classes, `n *
+    num_classes * dim` multiplications: for 1,000 examples, 200,000 classes and width 128, some
+    seconds on one core. `validation_data` of `fit` is also exact; this callback is for a sample
+    of it, and for evaluations within an epoch. It does not change the training: metrics of the
+    running epoch, weights, optimizer and random numbers stay as they are.
+
+    Args:
+        x: Inputs, as in `model.evaluate`: arrays in the structure of the model's inputs, a
+            `tf.data.Dataset` or a `keras.utils.PyDataset`.
+        y: Labels, if `x` is arrays.
+        sample_weight: Weights of the examples, if `x` is arrays; or None.
+        num_examples: Number of examples to evaluate, drawn once at random, if `x` is arrays.
+            None uses all. Defaults to 1,000, whose P@1 has a standard error of at most 1.6
+            points. A dataset is used whole.
+        every: Number of training steps between evaluations. None, the default, evaluates at the
+            end of each epoch. With a number, the logs of an epoch contain the last results.
+        batch_size: As in `model.evaluate`.
+        prefix: Prefix of the names. Defaults to "exact_".
+
+    Raises:
+        ValueError: If a number is out of range, or the arrays have different lengths.
+
+    Attributes:
+        results: A list of dicts: the results of each evaluation, and `step`, the number of the
+            training step after which it ran.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        num_examples: int | None = 1000,
+        every: int | None = None,
+        batch_size: int | None = None,
+        prefix: str = "exact_",
+    ) -> None:
+        super().__init__()
+        count = whole_number("num_examples", num_examples, or_none=True)
+        self._every = whole_number("every", every, or_none=True)
+        data = (x, y, sample_weight)
+        self._x, self._y, self._weight = data if y is None else _sample_of(data, count)
+        self._batch_size, self._prefix = batch_size, prefix
+        self.results: list[dict[str, float]] = []
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._every is None:
+            return
+        step = int(self.model.optimizer.iterations)
+        last = self.results[-1]["step"] if self.results else 0
+        if step // self._every > last // self._every:
+            self._evaluate(step)
+            self._add_to(logs)
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._every is None:
+            self._evaluate(int(self.model.optimizer.iterations))
+        self._add_to(logs)
+
+    def _evaluate(self, step: int) -> None:
+        metrics = [one for metric in self.model.metrics for one in metric.variables]
+        before = [one.numpy() for one in metrics]
+        found = self.model.evaluate(
+            self._x,
+            self._y,
+            sample_weight=self._weight,
+            batch_size=self._batch_size,
+            verbose=0,
+            return_dict=True,
+        )
+        for variable, value in zip(metrics, before, strict=True):
+            variable.assign(value)
+        self.results.append({"step": step, **found})
+
+    def _add_to(self, logs: dict[str, Any] | None) -> None:
+        if logs is not None and self.results:
+            found = {**self.results[-1]}
+            del found["step"]
+            logs.update({f"{self._prefix}{name}": value for name, value in found.items()})
+
+
+def _sample_of(data: tuple[Any, Any, Any], count: int | None) -> tuple[Any, Any, Any]:
+    """Returns `count` examples of `(x, y, sample_weight)`, drawn at random but in order."""
+    arrays = keras.tree.map_structure(np.asarray, data, none_is_leaf=False)
+    lengths = {len(one) for one in keras.tree.flatten(arrays) if one is not None and one.ndim}
+    if len(lengths) != 1:
+        raise ValueError(
+            "`x`, `y` and `sample_weight` must be arrays with as many rows as there are "
+            f"examples. Received arrays with these numbers of rows: {sorted(lengths)}. For "
+            "other data, such as a tf.SparseTensor, pass a tf.data.Dataset as `x`."
+        )
+    number = lengths.pop()
+    if count is None or count >= number:
+        return arrays
+    rows = np.sort(np.random.default_rng(0).permutation(number)[:count])
+    return keras.tree.map_structure(lambda one: one[rows], arrays, none_is_leaf=False)

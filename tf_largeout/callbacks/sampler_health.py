@@ -1,0 +1,67 @@
+"""`SamplerHealth`: numbers about the samplers and the class rows, for the logs of `fit`."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.keras_internals import all_layers, index_of
+from tf_largeout.layers import LargeOutput
+
+_ROWS_AT_ONCE = 65536
+_SLOTS = ("velocities", "accumulators")
+
+
+class SamplerHealth(keras.callbacks.Callback):
+    """Adds the state of the samplers to the logs at the end of each epoch.
+
+    Callbacks after it in the list, such as `keras.callbacks.TensorBoard` and `CSVLogger`, write
+    the numbers. A training step does no more work than without this callback. For each
+    `LargeOutput` with a sampler, the logs get, after the name of the layer and "_":
+
+    * The numbers of `sampler.health(layer)`: `started_at`, the first step that searched, or -1;
+      for an `InvertedFileSampler`, the sizes of the `largest`, `median` and `smallest` list and
+      the share of `empty` lists; for an `LSHSampler`, numbers about its buckets.
+    * `trained_rows`: the share of the class rows that a step has updated since the optimizer
+      was built. It is that of the rows whose slots are not 0, so it needs `LazyAdam` or an
+      Adagrad that starts at 0, and reads all slots once.
+
+    ```python
+    model.fit(x, y, callbacks=[tflo.callbacks.SamplerHealth(), keras.callbacks.TensorBoard()])
+    ```
+    """
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs is None:
+            return
+        for layer in all_layers(self.model):
+            if isinstance(layer, LargeOutput) and layer.built and layer.sampler is not None:
+                found = {**layer.sampler.health(layer), **self._trained_rows(layer)}
+                numbers = {
+                    f"{layer.name}_{name}": float(value)
+                    for name, value in found.items()
+                    if isinstance(value, int | float)
+                }
+                logs.update(numbers)
+
+    def _trained_rows(self, layer: LargeOutput) -> dict[str, float]:
+        """The share of the class rows with a slot that is not 0; empty without such slots."""
+        optimizer = self.model.optimizer
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        tables = [one for one in layer.trainable_weights if "embeddings" in one.name]
+        slots = [slot for name in _SLOTS for slot in getattr(optimizer, f"_{name}", [])]
+        starts_at_zero = not getattr(optimizer, "initial_accumulator_value", 0)
+        if not slots or not tables or not starts_at_zero:
+            return {}
+        trained = sum(_count_trained(slots[index_of(optimizer, table)]) for table in tables)
+        return {"trained_rows": trained / layer.num_classes}
+
+
+def _count_trained(slot: keras.Variable) -> int:
+    """Number of rows that are not 0, without a copy of the slot."""
+    count, value = 0, slot.value
+    for first in range(0, slot.shape[0], _ROWS_AT_ONCE):
+        block = value[first : first + _ROWS_AT_ONCE]
+        nonzero = tf.reshape(block, [tf.shape(block)[0], -1]) != 0
+        count += int(tf.math.count_nonzero(tf.reduce_any(nonzero, axis=1)))
+    return count
