@@ -17,7 +17,7 @@ def test_whole_numbers_become_ints(value):
 
 
 @pytest.mark.parametrize("value", [True, np.bool_(True), 3.0, np.float32(3), "3", None, [3]])
-def test_other_values_than_whole_numbers_are_refused(value):
+def test_values_that_are_not_whole_numbers_raise_an_error(value):
     assert not is_whole(value)
     with pytest.raises(ValueError, match="`k` must be a positive integer. Received: k="):
         whole_number("k", value)

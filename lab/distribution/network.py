@@ -61,7 +61,7 @@ def opened(delay_ms, megabits=0):
 
     Args:
         delay_ms: Milliseconds each way, or None for the loopback device.
-        megabits: Limit of the rate in Mbit/s, for each way; 0 is no limit. On the loopback
+        megabits: Limit of the rate in Mbit/s, for each way; 0 for no limit. On the loopback
             device, which receives what it sends, the limit holds for the sum of both ways.
 
     Raises:

@@ -39,7 +39,7 @@ def started(delay_s, megabits=0):
 
     Args:
         delay_s: Delay of a packet each way, in seconds.
-        megabits: Rate of each way, in Mbit/s; 0 is no limit.
+        megabits: Rate of each way, in Mbit/s; 0 for no limit.
 
     Yields:
         Command prefix, as a list, that runs a command in the servers' network.
@@ -66,7 +66,7 @@ def pass_on(ends, delay_s, megabits, stop):
     Args:
         ends: Two unbuffered files; each `read` and `write` is one packet.
         delay_s: Delay of each packet in seconds.
-        megabits: Rate of each way, in Mbit/s; 0 is no limit.
+        megabits: Rate of each way, in Mbit/s; 0 for no limit.
         stop: The third file.
     """
     ways = {end: _Way(end, other, delay_s, megabits) for end, other in (ends, ends[::-1])}

@@ -10,7 +10,7 @@ for K servers with one shard each and m negatives. Each server receives the feat
 their gradient. Each negative is sent as a row and returned as a gradient. The rest is ids,
 logits and biases. The number of classes does not occur.
 
-`--megabits` limits the rate of that network; 0 is no limit. `--delay-ms` is the delay of a
+`--megabits` limits the rate of that network; 0 for no limit. `--delay-ms` is the delay of a
 packet each way. The servers are then in a separate network behind a relay (`relay.py`), and the
 limit holds for each way. `none` is the loopback device, where a limit holds for the sum of both
 ways. With two or more delays above 0, the program also reports how many round trips a step
@@ -163,7 +163,7 @@ def _parser():
     add("--sampled", type=count, nargs="+", default=[1024])
     add("--steps-per-execution", type=count, nargs="+", default=[1], help="of `compile`")
     rate = functools.partial(_whole_number, 0)
-    add("--megabits", type=rate, nargs="+", default=[0], help="Mbit/s; 0 is no limit")
+    add("--megabits", type=rate, nargs="+", default=[0], help="Mbit/s; 0 for no limit")
     add("--delay-ms", type=_delay, nargs="+", default=[None], help="each way, or none")
     add("--steps", type=count, default=40, help="that are counted, at least")
     add("--inside", action="store_true", help=argparse.SUPPRESS)

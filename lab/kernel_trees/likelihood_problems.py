@@ -91,8 +91,8 @@ def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
         epochs: how often to go through the pairs.
         dim: width of the vectors.
         examples: pairs of the training split to train on.
-        looked_at: pairs of the test split.
-        window: how far apart the two are at most.
+        looked_at: number of pairs of the test split to evaluate on.
+        window: maximum distance between the two words.
     """
     data = datasets.load("brown")
     rng = np.random.default_rng(seed)

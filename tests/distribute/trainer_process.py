@@ -1,4 +1,4 @@
-"""Runs a program of this folder in another process."""
+"""Runs a program from this folder in another process."""
 
 import json
 import pathlib

@@ -104,7 +104,7 @@ def samples(model, labels, steps):
 
 
 def recall(model):
-    """Of the 8 best classes of all of `CLASSES`, how many the search finds by rows of now."""
+    """Share of the exact best 8 of `CLASSES` that the search finds with the current rows."""
     dense, head = model.layers
     features = dense(CLASSES)
     no_labels = tf.fill([N, 1], tf.constant(-1, tf.int64))

@@ -76,7 +76,7 @@ def test_pools_are_drawn_from_the_entries_of_all_shards(num_shards):
 
 
 def collisions_of_labels(model, labels):
-    """How many of the rows of `labels` share a bucket with each in the mean, in float64."""
+    """Mean number of rows of `labels` that share a bucket with each row, in float64."""
     rows = model.layers[-1].class_embeddings().numpy()[labels].astype("float64")
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     angles = np.arccos(np.clip(rows @ rows.T, -1, 1))

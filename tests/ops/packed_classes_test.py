@@ -1,4 +1,4 @@
-"""Exact top k by rows packed to 8 bits, compared with float32 rows."""
+"""Exact top k with rows packed to 8 bits, compared with float32 rows."""
 
 import numpy as np
 import pytest

@@ -114,7 +114,7 @@ def logits_of(model, name):
     inputs = MODELS[name][1]
     if len(inputs) == 1:
         (inputs,) = inputs.values()
-    # TensorFlow does not accept strings of NumPy.
+    # TensorFlow does not accept NumPy strings.
     inputs = inputs.astype(object) if name == "strings" else inputs
     return np.asarray(model(inputs), np.float64)
 

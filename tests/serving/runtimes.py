@@ -34,7 +34,7 @@ def onnxruntime(export, inputs):
 
 
 def ai_edge_litert(export, inputs):
-    """LiteRT, by the converter of TensorFlow."""
+    """LiteRT, with TensorFlow's converter."""
     import tensorflow as tf
     from ai_edge_litert.interpreter import Interpreter
 

@@ -244,7 +244,7 @@ class ShardedMatrix(ClassScorer):
         return found
 
     def _checked(self, ids: tf.Tensor) -> tf.Tensor:
-        """Checks that no id is too high. The ops of the first shard refuse ids below -1."""
+        """Checks that no id is too high. The ops of the first shard reject ids below -1."""
         highest = tf.reduce_max(tf.pad(tf.reshape(ids, [-1]), [[0, 1]], constant_values=-1))
         expected = f"Classes of layer '{self._owner}' must be below {self.num_classes}, but got"
         check = tf.debugging.Assert(highest < self.num_classes, [expected, highest])

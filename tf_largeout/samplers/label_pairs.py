@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_largeout.samplers.label_counts import as_ids, batches
 from tf_largeout.types import TensorLike
 
-_BITS = 32  # of a class id
+_BITS = 32  # bits of a class id
 _PAIRS_AT_ONCE = 2**20
 
 

@@ -26,7 +26,7 @@ from tf_largeout.variables.replicas import local_variable
 _REASSIGNED_PER_STEP = 256  # rows; costs as much as a search for a usual batch
 # Each reassignment packs all rows again. The interval bounds the cost per step.
 _LEAST_INTERVAL = 48  # steps
-_PACKED_PER_STEP = 4_200  # rows, in the mean
+_PACKED_PER_STEP = 4_200  # rows, on average
 
 
 class InvertedFile:

@@ -55,7 +55,7 @@ class FirstException {
     }
   }
 
-  // Throws the kept exception, if there is one. REQUIRES: no thread is still in Catch.
+  // Throws the exception that Catch stored, if any. REQUIRES: no thread is still in Catch.
   void Rethrow() const {
     if (too_long_) throw *too_long_;
     if (thrown_) throw std::bad_alloc();

@@ -6,8 +6,8 @@
 #include "custom_ops/core/linear_algebra/row_arithmetic.h"
 
 namespace largeout {
-// Q h is always computed in double: the variance of the logits is q / N minus the square of
-// their mean.
+// Q h is always computed in double, because the variance of the logits is the difference of
+// q / N and the square of their mean.
 template <class Number>
 void ScoreFactoredOutput(const FactoredState<Number>& state, const FactoredBatch& batch,
                          const ParallelFor& parallel, const FactoredScores& scores) {

@@ -15,7 +15,7 @@ namespace largeout {
 //   index [num_buckets + 1]       the line is cut into num_buckets equal
 //       pieces; index[g] is the first class that ends in piece g or later.
 // A class in piece g is among index[g] ... index[g + 1]: a few classes on
-// average, so that Find takes O(1) in the mean, and O(log num_classes) at most.
+// average, so that Find takes O(1) time on average and O(log num_classes) at most.
 // Find stays inside the arrays whatever they hold.
 class CumulativeTable {
  public:

@@ -54,7 +54,7 @@ SAMPLERS = {
     "inverted_file": _of(InvertedFileSampler),
     "inverted_file_draws": _draws(InvertedFileSampler, num_hard=None, select="draw"),
     "bernoulli": _bernoulli,
-    "bigram": _bigram,  # of texts alone
+    "bigram": _bigram,  # for text tasks only
     "kernel_tree": _draws(KernelTreeSampler, shared=False),
     "kernel_tree_32": _draws(KernelTreeSampler, shared=False, projection_dim=32),
     "kernel_tree_pool": _draws(KernelTreeSampler, shared=True),
