@@ -226,7 +226,8 @@ def test_the_name_unigram_as_a_tail_raises_an_error():
 
 @pytest.mark.parametrize("bad", ["top_k", None, 3])
 def test_the_error_of_an_unknown_tail_lists_the_known_ones(bad):
-    with pytest.raises(ValueError, match="log_uniform.*uniform.*StaticSampler.*Received: tail="):
+    message = "log_uniform.*uniform.*StaticSampler.*Received: tail="
+    with pytest.raises(ValueError, match=message):
         samplers.TopKSampler(12, num_hard=4, tail=bad)
 
 
