@@ -87,7 +87,7 @@ def test_half_of_the_steps_are_assumed_to_search():
 
 
 @pytest.mark.parametrize(("examples", "steps"), [(1, 32), (16_384, 32), (16_385, 48)])
-def test_executions_are_whole(examples, steps):
+def test_the_number_of_steps_is_a_multiple_of_an_execution(examples, steps):
     assert demo.whole_executions(examples, _SETTINGS) == steps
 
 

@@ -93,7 +93,7 @@ def test_figures_of_found_classes_equal_those_of_the_logits():
     assert {**found, "loss": figures["loss"]} == figures
 
 
-def test_padding_is_not_a_hit():
+def test_padding_never_counts_as_a_found_label():
     best = np.array([[1, -1, -1, -1, -1], [-1, -1, -1, -1, -1]])
     figures = rank_figures(best, LABELS[:2])
     assert figures == {"p1": 50.0, "p3": pytest.approx(100 / 6), "p5": 10.0, "top5": 50.0}

@@ -5,7 +5,7 @@ from tf_largeout import benchmarks
 from tf_largeout.benchmarks.__main__ import BENCHMARKS
 
 
-def test_each_program_has_its_name():
+def test_the_table_has_each_program():
     names = {module.name for module in pkgutil.iter_modules(benchmarks.__path__)}
     modules = {
         name: importlib.import_module(f"tf_largeout.benchmarks.{name}")

@@ -12,7 +12,7 @@ def test_a_function_is_called_in_another_process():
     assert own_process.call(math.gcd, 12, 18) == 6
 
 
-def test_its_error_is_raised_here():
+def test_an_error_in_the_process_is_raised_by_the_caller():
     with pytest.raises(ValueError, match="math domain error"):
         own_process.call(math.sqrt, -1.0)
 

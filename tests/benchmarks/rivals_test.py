@@ -68,7 +68,7 @@ def test_a_rival_learns_several_labels(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_example_of_unknown_features_is_answered(name, tmp_path):
+def test_an_example_of_unknown_features_gets_an_answer(name, tmp_path):
     model = _trained(name, _task(examples=500), tmp_path)
     assert model.top_k(np.zeros([2, 4], np.int32), 5).shape == (2, 5)
 

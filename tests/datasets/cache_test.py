@@ -96,7 +96,7 @@ def test_a_header_with_too_large_a_shape_does_not_allocate_memory(tmp_path):
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
-def test_errors_that_are_not_damage_are_raised(tmp_path, monkeypatch, error):
+def test_errors_other_than_damaged_files_are_raised(tmp_path, monkeypatch, error):
     def fail(*_):
         raise error
 

@@ -74,7 +74,7 @@ def test_max_labels_keeps_the_first_labels():
 
 
 @pytest.mark.parametrize("seed", [None, 0])
-def test_without_batch_size_examples_are_single(seed):
+def test_without_a_batch_size_a_dataset_has_single_examples(seed):
     dataset = Pipeline(corpus(), True).dataset(np.arange(50), None, seed)
     assert len(dataset) == 50 and sorted(int(label) for _, label in dataset) == list(range(50))
     assert dataset.element_spec[0].shape == (3,)

@@ -36,7 +36,7 @@ def _ids(shape=(6, 5), rows=ROWS):
         itertools.product([ROWS, 2**31 - 1], ["int32", "int64"], [0, 7, None]),
     ),
 )
-def test_equals_the_loop(rows, dtype, padding_id):
+def test_hashes_equal_those_of_a_loop_in_python(rows, dtype, padding_id):
     ids = _ids(rows=rows)
     layer = layers.HashedBigrams(rows, BUCKETS, padding_id)
     expected = [_bigrams(bag, rows, BUCKETS, padding_id) for bag in ids]

@@ -83,7 +83,7 @@ def test_each_position_of_a_sequence_counts(warnings):
     assert len(warnings()) == 1
 
 
-def test_only_predict_warns(warnings):
+def test_predict_warns_and_other_methods_do_not(warnings):
     model = new_model(
         optimizer="sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )

@@ -12,7 +12,7 @@ def test_every_ngram_of_a_short_name_is_a_feature():
     assert not row[9:].any()
 
 
-def test_ids_are_rows_of_the_table():
+def test_ids_are_below_the_number_of_rows_of_the_table():
     rows = place_names.encode(["Llanfairpwllgwyngyll", "東京都", "Москва", ""])
     assert rows.dtype == np.int32 and rows.shape == (4, place_names.MAX_FEATURES)
     assert rows.min() == 0 and rows.max() < place_names.VOCABULARY_SIZE

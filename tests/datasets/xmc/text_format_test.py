@@ -164,6 +164,6 @@ def test_a_missing_file_is_an_error_that_says_where_it_belongs(tmp_path):
         load(tmp_path)
 
 
-def test_a_folder_must_be_named(tmp_path):
+def test_a_missing_folder_argument_raises_an_error(tmp_path):
     with pytest.raises(ValueError, match="needs the name of a folder"):
         datasets.load("xmc", data_dir=tmp_path)
