@@ -343,3 +343,20 @@ def _overridden(cls):
 
 def _parameters(function):
     return list(inspect.signature(function).parameters)
+
+
+def test_after_an_error_in_a_loss_the_next_call_traces_again():
+    errors = [ValueError("wrong")]
+
+    class Loss(keras.losses.Loss):
+        def __call__(self, y_true, y_pred, sample_weight=None):
+            with keras_internals.retrace_after_error():
+                if errors:
+                    raise errors.pop()
+            return tf.reduce_mean(y_pred)
+
+    model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+    model.compile("adam", Loss())
+    with pytest.raises(ValueError, match="wrong"):
+        model.fit(X, X[:, :1], verbose=0)
+    model.fit(X, X[:, :1], verbose=0)

@@ -48,7 +48,7 @@ def test_exact_metrics_are_those_of_evaluate_and_do_not_change_training():
         np.testing.assert_allclose(history[f"exact_{name}"], [value], rtol=1e-6)
 
 
-def test_evaluations_within_an_epoch_and_a_sample():
+def test_evaluations_within_an_epoch_and_a_sample(tmp_path):
     exact = ExactMetrics({"x": X}, Y, np.ones(64), num_examples=10, every=3)
     assert len(exact._y) == 10
     inputs = keras.Input([5], name="x")
@@ -58,6 +58,11 @@ def test_evaluations_within_an_epoch_and_a_sample():
     whole = ExactMetrics(dataset)
     model.fit(dataset, callbacks=[exact, whole], epochs=2, shuffle=False, verbose=0)
     assert [one["step"] for one in exact.results] == [4, 6]
+    model.save_weights(weights := tmp_path / "after.weights.h5")
+    resumed = ExactMetrics(dataset, every=5)  # the model has made 8 steps
+    model.fit(dataset, callbacks=[resumed], shuffle=False, verbose=0)
+    assert [one["step"] for one in resumed.results] == [10]
+    model.load_weights(weights)
     expected = model.evaluate(dataset, verbose=0)
     np.testing.assert_allclose(whole.results[-1]["loss"], expected, rtol=1e-6)
 
