@@ -57,6 +57,11 @@ EXAMPLE_LOSSES = {
 }
 
 
+def probabilities(loss, logits):
+    """Returns the probabilities of all classes, `[..., num_classes]`."""
+    return np.apply_along_axis(PROBABILITIES.get(loss, _softmax), -1, logits)
+
+
 def best(loss, logits, k, exclude=None):
     """Returns scores and ids of the `k` best classes, `[..., k]`."""
     scores = RANKINGS.get(loss, lambda one: one)(logits)

@@ -84,6 +84,19 @@ def assert_best(model, scores, ids, logits, exclude=None):
     assert (ids == best).mean() > (0.9 if tolerance < 1e-2 else 0.5)
 
 
+def assert_probabilities(model, found, ids, logits):
+    """Compares the probabilities of the classes `ids` with the reference."""
+    loss = _ranked_as(model)
+    if loss == "absolute_softmax_loss" and isinstance(
+        model.layers[-1], tflo.layers.FactoredOutput
+    ):
+        loss = "spherical_softmax_loss"
+    expected = np.take_along_axis(reference.probabilities(loss, logits), ids, axis=-1)
+    found, tolerance = np.asarray(found), _tolerance(model)
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=1e-7)
+    assert (np.diff(found, axis=-1) <= 1e-6).all()
+
+
 def evaluate(name, tmp_path):
     model = trained(name)
     labels = LABELS[FEATURES[name].labels]
@@ -111,6 +124,15 @@ def predict_top_k(name, tmp_path):
     exclude = ids[..., :2]
     scores, ids = tflo.retrieval.predict_top_k(model, IDS, K, exclude=exclude, verbose=0)
     assert_best(model, scores, ids, logits, exclude)
+
+
+def probabilities(name, tmp_path):
+    model = trained(name)
+    found, ids = tflo.retrieval.predict_top_k(
+        model, IDS, NUM_CLASSES, verbose=0, scores="softmax"
+    )
+    assert_probabilities(model, found, ids, logits_of(model))
+    np.testing.assert_allclose(found.sum(axis=-1), 1, rtol=1e-4)
 
 
 def _with_index(make):
@@ -141,6 +163,18 @@ def _export(ops, index=None):
         excluded = exclude if logits.ndim == 2 else np.repeat(exclude[:, np.newaxis], 3, axis=1)
         found = signatures["top_k"](ids=ids, k=tf.constant(K), exclude=tf.constant(exclude))
         assert_best(model, found["scores"], found["ids"], logits, excluded)
+
+    return use
+
+
+def _export_probabilities(ops):
+    def use(name, tmp_path):
+        model = trained(name)
+        path = tmp_path / "1"
+        tflo.serving.export(model, path, k=NUM_CLASSES, ops=ops, scores="softmax")
+        served = tf.saved_model.load(str(path)).signatures["serving_default"]
+        found = served(ids=tf.constant(IDS, tf.int32))
+        assert_probabilities(model, found["scores"], found["ids"].numpy(), logits_of(model))
 
     return use
 
@@ -199,6 +233,7 @@ _retrieval = tflo.retrieval
 USES = {
     "evaluate": evaluate,
     "predict_top_k": predict_top_k,
+    "probabilities": probabilities,
     "BruteForceIndex": _with_index(_retrieval.BruteForceIndex),
     "InvertedFileIndex": _with_index(
         lambda: _retrieval.InvertedFileIndex(num_probes=NUM_CLASSES)
@@ -209,6 +244,8 @@ USES = {
     "export of an index": _export(
         "core", lambda: _retrieval.InvertedFileIndex(num_probes=NUM_CLASSES)
     ),
+    "core export of probabilities": _export_probabilities("core"),
+    "custom export of probabilities": _export_probabilities("custom"),
     "join_models": join_models,
     "resize_classes": resize_classes,
     "replicas": replicas_evaluate,

@@ -54,6 +54,24 @@ def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return fold(add, (tf.fill(tf.shape(labels)[:1], NOTHING), tf.zeros(tf.shape(labels))))
 
 
+def log_partitions(
+    fold: Fold, batch: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor]
+) -> tf.Tensor:
+    """Returns the log of the sum over classes of `exp(log_weight(score))`, float32 `[B]`.
+
+    Args:
+        fold: See the module.
+        batch: int32, the number of examples.
+        log_weight: An elementwise function.
+    """
+
+    def add(found: tf.Tensor, scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        of_block = tf.reduce_logsumexp(log_weight(scores), axis=1)
+        return tf.reduce_logsumexp(tf.stack([found, of_block]), axis=0)
+
+    return fold(add, tf.fill([batch], NOTHING))
+
+
 def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Returns how many classes rank above each label; equal scores rank by the lower id.
 

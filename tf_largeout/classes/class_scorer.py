@@ -240,6 +240,23 @@ class ClassScorer:
 
         return self.fold_logits(features, add, tf.zeros(tf.shape(features)[:1]))
 
+    def log_partitions(
+        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """Returns the log of the sum over all classes of `exp(f(logit))`, exactly.
+
+        The result is float32 `[B]`. It takes one pass over the classes.
+
+        Args:
+            features: float32 `[B, dim]`.
+            log_weight: The elementwise function f; None for the identity.
+        """
+        batch = tf.shape(features)[0]
+        if log_weight is None:
+            return self.statistics(features, tf.zeros([batch, 0], tf.int64)).log_partition
+        fold = functools.partial(self.fold_logits, features)
+        return blockwise.log_partitions(fold, batch, log_weight)
+
     def mean_logits(self, features: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns the mean of the logits of all classes, float32 `[B]`.
 

@@ -7,10 +7,12 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import keras_internals
-from tf_largeout.arguments import is_whole
+from tf_largeout.arguments import is_whole, one_of
+from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
+from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
 from tf_largeout.layers.wrong_arguments import refuse_wrong_arguments
 from tf_largeout.ops import devices
 from tf_largeout.tags.compile_warnings import warn_of_probability_loss
@@ -68,6 +70,7 @@ class ClassOutput(keras.layers.Layer):
                 f"Received: ranking={ranking!r}."
             )
         self._ranking, self._loss_ranking = ranking, None
+        self._loss_epsilon: float | None = None  # that of the last `SphericalSoftmaxLoss`
         if self.activity_regularizer is not None:
             raise ValueError(
                 f"`activity_regularizer` of layer '{self.name}' would need the logits of all "
@@ -105,8 +108,9 @@ class ClassOutput(keras.layers.Layer):
             replace: Whether to replace the ranking of another loss.
         """
         ranking = getattr(loss, "ranking", None)
-        if ranking is not None and (replace or self._loss_ranking is None):
+        if ranking is not None and (replace or self._loss_ranking in (None, ranking)):
             self._loss_ranking = ranking
+            self._loss_epsilon = getattr(loss, "epsilon", None)
 
     def ranking_by(self, absolute: bool | None) -> str:
         """Returns the ranking that an argument `absolute` selects.
@@ -137,6 +141,30 @@ class ClassOutput(keras.layers.Layer):
             )
         matrix: Any = self.class_matrix
         return (matrix.raised_by_one() if ranking == "taylor" else matrix).absolute()
+
+    def probabilities(
+        self, scores: Scores, absolute: bool | None = None
+    ) -> Probabilities | None:
+        """Returns the function that converts scores of `top_k` to probabilities.
+
+        A subclass overrides it if its probabilities are not a softmax of the scores.
+
+        Args:
+            scores: As in `top_k`; the result is None for "logit".
+            absolute: As in `top_k`.
+
+        Raises:
+            ValueError: As in `top_k`.
+        """
+        one_of("scores", scores, SCORES)
+        if scores == "sigmoid" and self.ranking_by(absolute) != "logit":
+            raise ValueError(
+                f"`scores='sigmoid'` needs classes that are ranked by the logit. Layer "
+                f"'{self.name}' ranks them by {self.ranking_by(absolute)!r}. Use "
+                "scores='softmax'."
+            )
+        functions = {"softmax": probabilities.softmax, "sigmoid": probabilities.sigmoid}
+        return functions.get(scores)
 
     def width_of(self, input_shape: Shape) -> int:
         """Returns the last dimension of the input.
@@ -224,6 +252,7 @@ class ClassOutput(keras.layers.Layer):
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
         absolute: bool | None = None,
+        scores: Scores = "logit",
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the `k` best classes by the layer's `ranking`, exactly.
 
@@ -241,19 +270,30 @@ class ClassOutput(keras.layers.Layer):
                 examples. None, the default, allows all. Rows of other classes are not read,
                 except by a `HierarchicalOutput`.
             absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
-                uses the layer's `ranking`. The scores are the values that rank the classes:
-                logits, `|logit|` or `|1 + logit|`.
+                uses the layer's `ranking`.
+            scores: "logit", the default, returns the values that rank the classes: logits,
+                `|logit|` or `|1 + logit|`, or log-probabilities for a `HierarchicalOutput`.
+                "softmax" returns the probabilities of a softmax of these values over all
+                classes, including excluded ones and ones that are not allowed. This takes
+                another pass over all classes. A `FactoredOutput` that is trained with
+                `SphericalSoftmaxLoss` or `TaylorSoftmaxLoss` has the probabilities that its
+                loss defines instead. "sigmoid" returns `sigmoid(logit)`, for models trained
+                one-vs-all, such as by `SigmoidLoss`.
 
         Returns:
-            `(scores, ids)`: float32 and int64 `[..., k]`, best first. If scores are equal, the
-            lower id comes first. If the filters leave fewer than `k` classes, the result is
-            padded with -inf and -1.
+            `(scores, ids)`: float32 and int64 `[..., k]`, best first. If the values that rank
+            the classes are equal, the lower id comes first. If the filters leave fewer than
+            `k` classes, the result is padded with -1 and a score of -inf, or 0 if scores are
+            probabilities.
 
         Raises:
             ValueError: If the layer is not built, `k` is out of range, the features do not
                 have the width of the layer's inputs, a filter does not hold integers or does
                 not match the shape of the features, or `absolute` is true for a
-                `HierarchicalOutput`, whose log-probabilities are all negative.
+                `HierarchicalOutput`, whose log-probabilities are all negative. If `scores` is
+                another string; if it is "sigmoid" and classes are not ranked by the logit, or
+                the layer is not a `LargeOutput`; or if it is "softmax" and the `epsilon` of the
+                loss of a `FactoredOutput` is not known.
             tf.errors.InvalidArgumentError: If a filter has an id that is out of range, or the
                 features are not finite. On a GPU, without `allowed`, examples that are not
                 finite get NaN and -1 instead of this error, and a `k + n` above 2,048 is an
@@ -273,8 +313,10 @@ class ClassOutput(keras.layers.Layer):
                 f"features of shape {features.shape}. Pass the output of the layer before it, "
                 "not logits."
             )
-        scorer = self.scorer(self.ranking_by(absolute))
-        return exact_top_k(scorer, self.queries(features), k, exclude, allowed)
+        scorer, queries = self.scorer(self.ranking_by(absolute)), self.queries(features)
+        convert = self.probabilities(scores, absolute)
+        found, ids = exact_top_k(scorer, queries, k, exclude, allowed)
+        return (found if convert is None else convert(found, queries, scorer)), ids
 
     def class_embeddings(self) -> tf.Tensor:
         """Returns the class embeddings, `[num_classes, dim]`, without the bias.
@@ -351,16 +393,20 @@ class ClassOutput(keras.layers.Layer):
         )
 
     def get_config(self) -> Config:
-        rankings = {"ranking": self._ranking, "loss_ranking": self._loss_ranking}
+        rankings = {
+            "ranking": self._ranking,
+            "loss_ranking": self._loss_ranking,
+            "loss_epsilon": self._loss_epsilon,
+        }
         given = {name: value for name, value in rankings.items() if value is not None}
         return {**super().get_config(), **given}
 
     @classmethod
     def from_config(cls, config: Config) -> "ClassOutput":
         config = dict(config)
-        ranking = config.pop("loss_ranking", None)
+        ranking, epsilon = config.pop("loss_ranking", None), config.pop("loss_epsilon", None)
         layer = super().from_config(config)
-        layer._loss_ranking = ranking
+        layer._loss_ranking, layer._loss_epsilon = ranking, epsilon
         return layer
 
     def _require_dense(self, features: Any) -> None:

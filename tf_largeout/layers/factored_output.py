@@ -1,5 +1,6 @@
 """`FactoredOutput`: exact gradient steps whose cost does not depend on `num_classes`."""
 
+import functools
 from typing import Any, TypeAlias
 
 import keras
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from tf_largeout import keras_internals
 from tf_largeout.arguments import MOST_CLASSES, boolean, real_number, whole_number
-from tf_largeout.classes import factored_classes
+from tf_largeout.classes import factored_classes, probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.factored_matrix import FactoredMatrix
 from tf_largeout.classes.factored_update import (
@@ -18,6 +19,7 @@ from tf_largeout.classes.factored_update import (
     gram_of,
     total_of,
 )
+from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.factored_output_ops import FactoredState
 from tf_largeout.tags.factored_logits import FactoredLogits
@@ -152,6 +154,34 @@ class FactoredOutput(ClassOutput):
         self._update = FactoredUpdate(state, self.anchor, self._current_rate, self.name)
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
+
+    def probabilities(
+        self, scores: Scores, absolute: bool | None = None
+    ) -> Probabilities | None:
+        """As in `ClassOutput`.
+
+        Layers that rank by `|1 + logit|` have the probabilities of `TaylorSoftmaxLoss`, and
+        layers that rank by `|logit|` those of `SphericalSoftmaxLoss`. Other layers have the
+        softmax of the logits.
+        """
+        ranking = self.ranking_by(absolute)
+        if scores == "sigmoid":
+            raise ValueError(
+                f"`scores='sigmoid'` needs a layer that is trained one-vs-all. Layer "
+                f"'{self.name}' is a FactoredOutput, which has no such loss. Use "
+                "scores='softmax'."
+            )
+        if scores != "softmax" or ranking == "logit":
+            return super().probabilities(scores, absolute)
+        epsilon = 1.0 if ranking == "taylor" else self._loss_epsilon
+        if epsilon is None:
+            raise ValueError(
+                f"`scores='softmax'` needs the `epsilon` of the SphericalSoftmaxLoss of layer "
+                f"'{self.name}', which ranks by |logit|. Received: a layer that was trained "
+                "with another loss. Use scores='logit', or compile the model with the loss."
+            )
+        log_weight = probabilities.log_of_square(epsilon)
+        return functools.partial(probabilities.softmax, log_weight=log_weight)
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> FactoredLogits:
         return FactoredLogits(self, features, training)

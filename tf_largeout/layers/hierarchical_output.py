@@ -8,9 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
+from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.clustered_matrix import ClusteredMatrix
+from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.search import k_means_clusters
 from tf_largeout.tags.log_probabilities import LogProbabilities
@@ -166,6 +168,19 @@ class HierarchicalOutput(ClassOutput):
         )
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
+
+    def probabilities(
+        self, scores: Scores, absolute: bool | None = None
+    ) -> Probabilities | None:
+        """As in `ClassOutput`. The scores are log-probabilities already."""
+        if scores == "sigmoid":
+            raise ValueError(
+                f"`scores='sigmoid'` needs logits, but the scores of layer '{self.name}' are "
+                "log-probabilities. Use scores='softmax'."
+            )
+        if scores == "softmax":
+            return probabilities.exponential
+        return super().probabilities(scores, absolute)
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> LogProbabilities:
         return LogProbabilities(self, features, training)

@@ -7,12 +7,14 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.filtered_top_k import (
     class_ids,
     class_rows,
     exclusions,
     require_width,
 )
+from tf_largeout.classes.probabilities import SCORES, Scores
 from tf_largeout.retrieval.last_positions import last_positions
 from tf_largeout.tags.model_output import tag_and_mask
 from tf_largeout.types import TensorLike
@@ -56,13 +58,14 @@ def predict_top_k(
     batch_size: int | None = None,
     verbose: str | int = "auto",
     positions: Literal["last"] | None = None,
+    scores: Scores = "logit",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the `k` best classes of each example.
 
     It runs the loop of Keras's `predict`, with its batches, replicas and progress bar. But it
     never stores a `[batch, num_classes]` tensor. Scores are logits, or log-probabilities for a
-    `HierarchicalOutput`. Each call traces the model again. So if you have only a few examples
-    at a time, call `top_k` of the layer instead.
+    `HierarchicalOutput`; `scores="softmax"` returns probabilities. Each call traces the model
+    again. So if you have only a few examples at a time, call `top_k` of the layer instead.
 
     ```python
     scores, ids = tflo.retrieval.predict_top_k(model, x, 10, exclude=seen)
@@ -93,22 +96,29 @@ def predict_top_k(
             is that of the model, for example from `keras.layers.Embedding(mask_zero=True)`, and
             the padding may be on the left or on the right. Without a mask, "last" is the last
             of all positions. So sequences with padding on the right need a mask. For a sequence
-            of only padding, the result is -inf and -1.
+            of only padding, the result is -inf (0 for probabilities) and -1.
+        scores: "logit", the default, "softmax" or "sigmoid", as in the layer's `top_k`. The
+            probabilities of "softmax" are always those among all classes of the layer, also
+            with `exclude`, `allowed` or an index: the filters hide classes, they do not change
+            the probabilities of the others. This takes another pass over all classes, in
+            blocks, so with an index it takes O(num_classes) time per example, too.
 
     Returns:
         `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]` for
-        all positions of sequences; best first, padded with -inf and -1 if the filters leave
-        fewer than `k` classes.
+        all positions of sequences; best first, padded with -1 and -inf (0 for probabilities) if
+        the filters leave fewer than `k` classes.
 
     Raises:
         ValueError: If the model has another output, `k` is out of range, the classes, class
             rows or biases of `index` differ from those of the layer, a filter does not contain
-            integers or does not match `x`, `exclude` is given and `x` is not arrays, or
-            `positions` is "last" and the model has no sequences.
+            integers or does not match `x`, `exclude` is given and `x` is not arrays,
+            `positions` is "last" and the model has no sequences, or the layer does not have
+            such `scores`, see its `top_k`.
         tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features of
             an example are not finite.
     """
     k = whole_number("k", k)
+    one_of("scores", scores, SCORES)
     if positions is not None:
         one_of("positions", positions, ["last"])
     if allowed is not None:
@@ -119,13 +129,13 @@ def predict_top_k(
         _require_rows(x, exclude)
         x = {"x": x, "exclude": exclude}
     with model.distribute_strategy.scope():
-        finder = _Finder(model, k, exclude is not None, allowed, index, positions)
+        finder = _Finder(model, k, exclude is not None, allowed, index, positions, scores)
         finder.sparse_exclude = sparse
     if _is_empty(x):  # without examples, Keras's loop returns no arrays
-        scores, ids = finder.predict_on_batch(x)
+        found, ids = finder.predict_on_batch(x)
     else:
-        scores, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)
-    return scores, ids
+        found, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)
+    return found, ids
 
 
 def _is_empty(x: Any) -> bool:
@@ -160,10 +170,12 @@ class _Finder(keras.Model):
         allowed: tf.Tensor | None,
         index: TopKIndex | None,
         positions: str | None,
+        scores: Scores,
     ) -> None:
         super().__init__()
         self._model, self._k, self._has_exclude = model, k, has_exclude
         self._allowed, self._index, self._positions = allowed, index, positions
+        self._scores = scores
         self.sparse_exclude: Any = None  # the SciPy matrix of the exclusions
         self.run_eagerly = model.run_eagerly
 
@@ -182,24 +194,26 @@ class _Finder(keras.Model):
         if has_position is None:
             return scores, ids
         has_position = has_position[:, tf.newaxis]
-        return tf.where(has_position, scores, -float("inf")), tf.where(has_position, ids, -1)
+        none = NOTHING if self._scores == "logit" else 0.0
+        return tf.where(has_position, scores, none), tf.where(has_position, ids, -1)
 
     def _best(
         self, layer: Any, features: tf.Tensor, exclude: tf.Tensor | tf.RaggedTensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         require_width(self.sparse_exclude, layer.num_classes)
         if self._index is None:
-            return layer.top_k(features, self._k, exclude, self._allowed)
+            return layer.top_k(features, self._k, exclude, self._allowed, scores=self._scores)
         _require_same_classes(self._index, layer)
         if exclude is not None:
             exclude = exclusions(exclude, features, layer.num_classes)
         queries = layer.make_tag(features, training=False).flat_features
         queries = tf.cast(queries, tf.float32)
         found = self._index.top_k(queries, self._k, exclude=exclude, allowed=self._allowed)
+        scores, convert = layer.class_matrix.capped(found[0]), layer.probabilities(self._scores)
+        if convert is not None:
+            scores = convert(scores, queries, layer.scorer(layer.ranking))
         shape = tf.concat([tf.shape(features)[:-1], [self._k]], axis=0)
-        return tf.reshape(layer.class_matrix.capped(found[0]), shape), tf.reshape(
-            found[1], shape
-        )
+        return tf.reshape(scores, shape), tf.reshape(found[1], shape)
 
 
 def _refuse_one_row_for_positions(

@@ -34,12 +34,18 @@ class ClassScores(Protocol):
             are fewer classes.
         """
 
+    def log_partitions(
+        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """As `ClassScorer.log_partitions`, over all classes, not only those that are found."""
+
 
 class AllClasses:
     """All classes, searched by `top_k` of a scorer.
 
     Args:
-        scorer: A `ClassScorer`, or another object with `top_k` and `num_classes`.
+        scorer: A `ClassScorer`, or another object with `top_k`, `log_partitions` and
+            `num_classes`.
 
     Attributes:
         num_classes: Number of classes.
@@ -56,6 +62,12 @@ class AllClasses:
             return self._scorer.top_k(features, k)
         search = functools.partial(self._scorer.top_k, features)
         return search_without(search, self.num_classes, exclude, k)
+
+    def log_partitions(
+        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """As `ClassScores.log_partitions`."""
+        return self._scorer.log_partitions(features, log_weight)
 
 
 class CappedClasses:
@@ -75,6 +87,17 @@ class CappedClasses:
         """As `ClassScores.top_k`."""
         scores, ids = self._classes.top_k(features, k, exclude)
         return self._capped(scores), ids
+
+    def log_partitions(
+        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """As `ClassScores.log_partitions`, with capped scores."""
+
+        def of_uncapped(scores: tf.Tensor) -> tf.Tensor:
+            capped = self._capped(scores)
+            return capped if log_weight is None else log_weight(capped)
+
+        return self._classes.log_partitions(features, of_uncapped)
 
 
 class BlockedProducts:
@@ -105,31 +128,55 @@ class BlockedProducts:
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """As `ClassScores.top_k` without exclusions; lower ids win ties."""
-        found = self._best_of_blocks(features, k)
+
+        def best(scores: tf.Tensor, first: int) -> tuple[tf.Tensor, tf.Tensor]:
+            most = int(scores.shape[1])
+            of_block = min(k, most) if isinstance(k, int) else tf.minimum(k, most)
+            scores, places = tf.math.top_k(scores, of_block)
+            return scores, tf.cast(places, tf.int64) + first
+
+        found = self._of_blocks(features, best)
         if len(found) == 1:
             return found[0]
         scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
         return highest(scores, ids, k)
 
-    def _best_of_blocks(
-        self, features: tf.Tensor, k: int | tf.Tensor
-    ) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    def log_partitions(
+        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """As `ClassScores.log_partitions`, in another pass over the blocks."""
+
+        def of_block(scores: tf.Tensor, first: int) -> tf.Tensor:
+            return _log_sum(scores if log_weight is None else log_weight(scores))
+
+        return _log_sum(tf.stack(self._of_blocks(features, of_block), axis=1))
+
+    def _of_blocks(
+        self, features: tf.Tensor, function: Callable[[tf.Tensor, int], Any]
+    ) -> list[Any]:
+        """Returns `function(scores, first)` of each block, float32 `[B, n]`, in turn."""
         embeddings = self._embeddings.read_value()
         bias = None if self._bias is None else self._bias.read_value()
-        found: list[tuple[tf.Tensor, tf.Tensor]] = []
+        found: list[Any] = []
         for first in range(0, self.num_classes, self._block):
             end = min(first + self._block, self.num_classes)
-            with tf.control_dependencies([scores for scores, _ in found[-1:]]):
+            with tf.control_dependencies(tf.nest.flatten(found[-1:])[:1]):
                 queries = tf.identity(features)
             logits = tf.matmul(queries, embeddings[first:end], transpose_b=True)
             if bias is not None:
                 logits += bias[first:end]
             scores = tf.abs(logits) if self._absolute else tf.identity(logits)
-            most = end - first
-            of_block = min(k, most) if isinstance(k, int) else tf.minimum(k, most)
-            scores, places = tf.math.top_k(scores, of_block)
-            found.append((scores, tf.cast(places, tf.int64) + first))
+            found.append(function(scores, first))
         return found
+
+
+def _log_sum(values: tf.Tensor) -> tf.Tensor:
+    """Returns `log sum exp` of `[B, n]`, finite, `[B]`.
+
+    `tf.reduce_logsumexp` also supports infinite values, by operations that LiteRT lacks.
+    """
+    highest = tf.reduce_max(values, axis=1, keepdims=True)
+    return tf.math.log(tf.reduce_sum(tf.exp(values - highest), axis=1)) + highest[:, 0]
 
 
 def default_block(num_classes: int) -> int:

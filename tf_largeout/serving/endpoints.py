@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING
+from tf_largeout.classes.probabilities import Probabilities
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving.class_scores import ClassScores
 from tf_largeout.tags.model_output import output_tag
@@ -25,6 +26,8 @@ class Endpoints:
         classes: Finds the best classes.
         num_classes: Number of classes.
         largest_features: The sum of `|h_i|` of an example above which scores may overflow.
+        probabilities: Converts scores to probabilities, which replace -inf by 0; None returns
+            the scores.
     """
 
     def __init__(
@@ -33,9 +36,10 @@ class Endpoints:
         classes: ClassScores,
         num_classes: int,
         largest_features: float,
+        probabilities: Probabilities | None = None,
     ) -> None:
         self._model, self._classes, self._num_classes = model, classes, num_classes
-        self._largest_features = largest_features
+        self._largest_features, self._probabilities = largest_features, probabilities
 
     def best(self, inputs: Any, k: int) -> Answer:
         """Returns the `k` best classes.
@@ -49,7 +53,7 @@ class Endpoints:
         """
         features, finite, shape = self._features(inputs)
         scores, ids = self._classes.top_k(features, k)
-        return _answer(scores, ids, finite, shape)
+        return self._answer(scores, ids, features, finite, shape)
 
     def best_but(self, inputs: Any, k: tf.Tensor, exclude: tf.Tensor) -> Answer:
         """Returns the `k` best classes that are not excluded, exactly if `classes` is exact.
@@ -86,7 +90,7 @@ class Endpoints:
             exclude = tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)
         # The ops of the custom export need a `k` of at least 1.
         scores, ids = self._classes.top_k(features, tf.maximum(k, 1), exclude)
-        return _answer(scores[:, :k], ids[:, :k], finite, shape)
+        return self._answer(scores[:, :k], ids[:, :k], features, finite, shape)
 
     def _features(self, inputs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
         """Returns the features, whether they are finite, and the leading shape of sequences.
@@ -103,6 +107,23 @@ class Endpoints:
         size = tf.reduce_sum(tf.abs(features), axis=1, keepdims=True)
         finite = size <= self._largest_features  # false for NaN
         return tf.where(finite, features, 0.0), finite, shape
+
+    def _answer(
+        self,
+        scores: tf.Tensor,
+        ids: tf.Tensor,
+        features: tf.Tensor,
+        finite: tf.Tensor,
+        shape: tf.Tensor | None,
+    ) -> Answer:
+        scores = tf.where(finite, scores, NOTHING)
+        ids = tf.where(scores > NOTHING, ids, -1)
+        if self._probabilities is not None:
+            scores = self._probabilities(scores, features, self._classes)
+        if shape is not None:
+            shape = tf.concat([shape, tf.shape(scores)[1:]], axis=0)
+            scores, ids = tf.reshape(scores, shape), tf.reshape(ids, shape)
+        return {"scores": scores, "ids": ids}
 
 
 def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
@@ -123,14 +144,3 @@ def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
 
     find.get_concrete_function()
     return found[0]
-
-
-def _answer(
-    scores: tf.Tensor, ids: tf.Tensor, finite: tf.Tensor, shape: tf.Tensor | None
-) -> Answer:
-    scores = tf.where(finite, scores, NOTHING)
-    ids = tf.where(scores > NOTHING, ids, -1)
-    if shape is not None:
-        shape = tf.concat([shape, tf.shape(scores)[1:]], axis=0)
-        scores, ids = tf.reshape(scores, shape), tf.reshape(ids, shape)
-    return {"scores": scores, "ids": ids}

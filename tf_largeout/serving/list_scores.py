@@ -1,5 +1,6 @@
 """Finds the best classes in an export with an inverted file, by scoring a few of its lists."""
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +51,12 @@ class IndexedClasses:
         """As `ClassScores.top_k`."""
         return self._index.best_of(self._scorer, features, k, exclude)
 
+    def log_partitions(
+        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """As `ClassScores.log_partitions`."""
+        return self._scorer.log_partitions(features, log_weight)
+
 
 class ListedProducts:
     """The classes of the best lists, scored exactly by their class rows.
@@ -88,6 +95,7 @@ class ListedProducts:
         self._num_probes = max(self._numbers)
         self._sizes = np.sort((lists.members >= 0).sum(axis=1))
         self._all = AllClasses(BlockedProducts(embeddings, self._bias))
+        self._with_unlisted = BlockedProducts(embeddings, bias)
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
@@ -112,6 +120,12 @@ class ListedProducts:
 
         numbers = [self._probes(k), tf.constant(len(self._sizes))]
         return search_until_full(search, features, exclude, numbers, self._sizes.mean())
+
+    def log_partitions(
+        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """As `ClassScores.log_partitions`, also over classes that are in no list."""
+        return self._with_unlisted.log_partitions(features, log_weight)
 
     def _probes(self, k: int | tf.Tensor) -> tf.Tensor:
         """Returns how many lists to search, so that even the shortest ones have `k` classes."""

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.classes.class_scorer import AbsoluteScores, ClassScorer
+from tf_largeout.classes.probabilities import Scores
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import class_names as class_names_file
 from tf_largeout.serving import file_sizes, weight_ranges
@@ -45,6 +46,7 @@ def export(
     index: ListIndex | None = None,
     ops: Literal["core", "custom"] = "core",
     class_names: ClassNames | None = None,
+    scores: Scores = "logit",
 ) -> dict[str, int]:
     """Saves `model` as a SavedModel that returns the best classes, and prints its sizes.
 
@@ -62,7 +64,8 @@ def export(
     not finite, or so large that scores may overflow float32, gets only -inf and -1. The classes
     are ranked by the `ranking` of the layer, which the layer takes from its loss. The scores
     are the values that rank the classes: logits, `|logit|` or `|1 + logit|`, or
-    log-probabilities for a `HierarchicalOutput`.
+    log-probabilities for a `HierarchicalOutput`. With the argument `scores`, they are
+    probabilities, and 0 instead of -inf.
 
     The SavedModel contains each variable that the signatures read, once. It contains no state
     of samplers or optimizers. For a `FactoredOutput`, it contains the computed class embeddings
@@ -93,6 +96,10 @@ def export(
             the path of a UTF-8 text file with one line per class. The export stores them in
             `assets/class_names.txt`, for the program that shows the results. The signatures
             return only ids. None, the default, writes no such file.
+        scores: "logit", the default, "softmax" or "sigmoid": what the output `scores` of both
+            signatures contains, as in the layer's `top_k`. The probabilities of "softmax" are
+            those among all classes, also with `exclude` or an index. Each request takes another
+            pass over all classes to compute them, except for a `HierarchicalOutput`.
 
     Returns:
         Sizes in bytes: "weights", "graph", "assets" and "total".
@@ -100,7 +107,8 @@ def export(
     Raises:
         ValueError: If the model has another output, its class weights are not finite, `k`
             exceeds the number of classes, `index` has other class rows, `ops` is another
-            string, or `class_names` does not have one line for each class.
+            string, `class_names` does not have one line for each class, or the layer does not
+            have such `scores`, see its `top_k`.
         FileExistsError: If `path` exists and is not an empty folder.
     """
     path = os.fspath(path)
@@ -114,13 +122,14 @@ def export(
             f"`k` must be at most the number of classes of layer '{layer.name}', "
             f"{layer.num_classes}. Received: k={k}."
         )
+    probabilities = layer.probabilities(scores)
     largest = weight_ranges.largest_features(layer)
     with tempfile.TemporaryDirectory() as folder:
         names = None
         if class_names is not None:
             names = class_names_file.write(class_names, layer.num_classes, folder)
-        scores = _class_scores(layer, index, ops)
-        endpoints = Endpoints(model, scores, layer.num_classes, largest)
+        classes = _class_scores(layer, index, ops)
+        endpoints = Endpoints(model, classes, layer.num_classes, largest, probabilities)
         signatures = _signatures(endpoints, specs, k)
         everything = _everything(model, layer, index, signatures)
         if names is not None:

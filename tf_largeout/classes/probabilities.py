@@ -1,0 +1,81 @@
+"""Probabilities of classes, from the scores that rank them.
+
+Each function takes the scores of some classes of each query, float32 `[..., k]`, -inf where
+there is no class; the queries, float32 `[..., dim]`; and all classes, such as a `ClassScorer`.
+It returns float32 `[..., k]`, 0 where there is no class.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Literal, Protocol, get_args
+
+import tensorflow as tf
+
+from tf_largeout.classes.best_scores import NOTHING
+
+Scores = Literal["logit", "softmax", "sigmoid"]
+SCORES: tuple[str, ...] = get_args(Scores)
+
+
+class AllScores(Protocol):
+    """Sums over the scores of all classes."""
+
+    def log_partitions(
+        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """As `ClassScorer.log_partitions`."""
+
+
+Probabilities = Callable[[tf.Tensor, tf.Tensor, AllScores], tf.Tensor]
+
+
+def softmax(
+    scores: tf.Tensor,
+    queries: tf.Tensor,
+    classes: AllScores,
+    log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> tf.Tensor:
+    """Returns `exp(f(s_c)) / sum_d exp(f(s_d))`, where d runs over all classes.
+
+    Args:
+        scores: See the module.
+        queries: See the module.
+        classes: See the module.
+        log_weight: The elementwise function f; None for the identity.
+    """
+    flat = tf.reshape(queries, [-1, queries.shape[-1]])
+    log_partitions = classes.log_partitions(flat, log_weight)
+    log_partitions = tf.reshape(log_partitions, tf.shape(scores[..., :1]))
+    weights = scores if log_weight is None else log_weight(scores)
+    # Rounding must not make a probability larger than 1.
+    found = tf.exp(tf.minimum(weights - log_partitions, 0))
+    return tf.where(scores > NOTHING, found, 0)
+
+
+def exponential(scores: tf.Tensor, queries: tf.Tensor, classes: AllScores) -> tf.Tensor:
+    """Returns `exp(s_c)`, for scores that are log-probabilities."""
+    return tf.exp(tf.minimum(scores, 0))
+
+
+def sigmoid(scores: tf.Tensor, queries: tf.Tensor, classes: AllScores) -> tf.Tensor:
+    """Returns `1 / (1 + exp(-s_c))`."""
+    return tf.sigmoid(scores)
+
+
+def log_of_square(epsilon: float) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Returns the function `log(s^2 + epsilon)`, without overflow of the square.
+
+    With it, `softmax` gives the probabilities of the spherical softmax. Those of the Taylor
+    softmax are proportional to `1 + o + o^2 / 2 = (s^2 + 1) / 2` for the score `s = |1 + o|`,
+    so its epsilon is 1.
+
+    Args:
+        epsilon: Above 0.
+    """
+
+    def of(scores: tf.Tensor) -> tf.Tensor:
+        size, root = tf.abs(scores), math.sqrt(epsilon)
+        larger, smaller = tf.maximum(size, root), tf.minimum(size, root)
+        return 2 * tf.math.log(larger) + tf.math.log(1 + tf.square(smaller / larger))
+
+    return of
