@@ -9,8 +9,8 @@ FAULTS = [
     Fault(
         "ids of later blocks count from 0",
         _SERVING + "class_scores.py",
-        "found.append((scores, tf.cast(places, tf.int64) + first))",
-        "found.append((scores, tf.cast(places, tf.int64)))",
+        "return scores, tf.cast(places, tf.int64) + first",
+        "return scores, tf.cast(places, tf.int64)",
         ("tests/serving/class_scores_test.py", *_ALL),
     ),
     Fault(
