@@ -10,7 +10,7 @@ from tests import harness
 from tests.losses.table import BATCH, DIM, N, Problem
 from tests.reference import losses as reference
 from tests.slow import slow_but
-from tf_largeout import losses, samplers
+from tf_largeout import layers, losses, samplers
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 
 RNG = np.random.default_rng(4)
@@ -358,3 +358,25 @@ def test_the_sampled_sigmoid_loss_is_unbiased():
 def test_a_calibration_outside_zero_to_one_is_an_error(calibration):
     with pytest.raises(ValueError, match="calibration"):
         losses.NegativeSamplingLoss(calibration=calibration)
+
+
+@pytest.mark.parametrize("head", [layers.FactoredOutput, layers.LargeOutput])
+def test_another_number_of_columns_in_a_second_fit_raises_an_error(head):
+    factored = head is layers.FactoredOutput
+    output = head(N, **({"learning_rate": 0.1} if factored else {}))
+    model = keras.Sequential([keras.Input([3]), output])
+    model.compile("sgd", losses.SquaredErrorLoss() if factored else losses.SoftmaxLoss())
+    x = np.ones([BATCH, 3], "float32")
+    places = [[row, 1] for row in range(BATCH)]
+
+    def targets(columns):
+        return tf.SparseTensor(places, np.ones(BATCH, "float32"), [BATCH, columns])
+
+    model.fit(x, targets(N), verbose=0)
+    before = model.get_weights()
+    for columns in (N - 2, N + 5):
+        for call in (model.fit, model.evaluate):
+            with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="per class"):
+                call(x, targets(columns), verbose=0)
+    for one, other in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)

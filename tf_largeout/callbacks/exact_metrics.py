@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 
@@ -43,7 +44,8 @@ class ExactMetrics(keras.callbacks.Callback):
         prefix: Prefix of the names. Defaults to "exact_".
 
     Raises:
-        ValueError: If a number is out of range, or the arrays have different lengths.
+        ValueError: If a number is out of range, the arrays have different lengths, `x` is an
+            array without `y`, or there is a sparse or ragged tensor.
 
     Attributes:
         results: A list of dicts: the results of each evaluation, and `step`, the number of the
@@ -63,6 +65,8 @@ class ExactMetrics(keras.callbacks.Callback):
         super().__init__()
         count = whole_number("num_examples", num_examples, or_none=True)
         self._every = whole_number("every", every, or_none=True)
+        if y is None and hasattr(x, "shape"):
+            raise ValueError("`y` must be the labels if `x` is an array. Received: y=None.")
         data = (x, y, sample_weight)
         self._x, self._y, self._weight = data if y is None else _sample_of(data, count)
         self._batch_size, self._prefix = batch_size, prefix
@@ -110,13 +114,18 @@ class ExactMetrics(keras.callbacks.Callback):
 
 def _sample_of(data: tuple[Any, Any, Any], count: int | None) -> tuple[Any, Any, Any]:
     """Returns `count` examples of `(x, y, sample_weight)`, drawn at random but in order."""
+    for one in keras.tree.flatten(data):
+        if isinstance(one, tf.SparseTensor | tf.RaggedTensor):
+            raise ValueError(
+                "`x`, `y` and `sample_weight` must be arrays. Received: a "
+                f"{type(one).__name__}. Pass a tf.data.Dataset of batches as `x`."
+            )
     arrays = keras.tree.map_structure(np.asarray, data, none_is_leaf=False)
     lengths = {len(one) for one in keras.tree.flatten(arrays) if one is not None and one.ndim}
     if len(lengths) != 1:
         raise ValueError(
             "`x`, `y` and `sample_weight` must be arrays with as many rows as there are "
-            f"examples. Received arrays with these numbers of rows: {sorted(lengths)}. For "
-            "other data, such as a tf.SparseTensor, pass a tf.data.Dataset as `x`."
+            f"examples. Received arrays with these numbers of rows: {sorted(lengths)}."
         )
     number = lengths.pop()
     if count is None or count >= number:

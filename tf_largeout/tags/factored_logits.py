@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.classes.class_scorer import ClassStatistics
 from tf_largeout.classes.factored_update import LearningBatch, Spheres
-from tf_largeout.tags.labels import padded_rows
+from tf_largeout.tags.labels import padded_rows, with_columns
 from tf_largeout.tags.output_tag import OutputTag, mean_over
 from tf_largeout.types import TensorLike
 
@@ -106,7 +106,7 @@ class FactoredLogits(OutputTag):
                 f"Sparse targets must be [batch, {self.num_classes}], one column per class. "
                 f"Received: shape {y_true.shape}."
             )
-        ids, values = padded_rows(y_true)
+        ids, values = padded_rows(with_columns(y_true, self.num_classes))
         labels = self.label_matrix(ids)
         all_count = tf.ones(tf.shape(labels)[:1], tf.bool)
         self._targets[id(labels)] = tf.cast(values, tf.float64), all_count

@@ -72,6 +72,27 @@ def as_label_matrix(
         return tf.identity(matrix)
 
 
+def with_columns(targets: tf.SparseTensor, num_classes: int) -> tf.SparseTensor:
+    """Returns `targets`, and checks the number of columns when a step runs.
+
+    Keras traces a step again with unknown columns if a `fit` gets another number of columns
+    than the previous one. So a check of the static shape is not enough.
+
+    Args:
+        targets: `[..., num_classes]`.
+        num_classes: Number of classes.
+
+    Raises:
+        tf.errors.InvalidArgumentError: When the step runs, if the number is another.
+    """
+    message = f"Sparse targets must have one column per class, {num_classes}. Received columns:"
+    columns = targets.dense_shape[-1]
+    check = tf.debugging.Assert(columns == num_classes, [message, columns])
+    with tf.control_dependencies([] if check is None else [check]):
+        indices = tf.identity(targets.indices)
+    return tf.SparseTensor(indices, targets.values, targets.dense_shape)
+
+
 def as_target_matrix(
     targets: tf.SparseTensor, features: tf.Tensor, num_classes: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
@@ -88,8 +109,9 @@ def as_target_matrix(
 
     Raises:
         ValueError: If the rank or the number of columns is wrong.
-        tf.errors.InvalidArgumentError: If an index is out of range, a target is negative or not
-            finite, or the targets of an example are all 0 or have a sum above 1.
+        tf.errors.InvalidArgumentError: If the number of columns is wrong and known only when
+            the step runs, an index is out of range, a target is negative or not finite, or the
+            targets of an example are all 0 or have a sum above 1.
     """
     expected = [*features.shape[:-1], num_classes]
     if not targets.shape.is_compatible_with(expected):
@@ -97,6 +119,7 @@ def as_target_matrix(
             f"Soft targets must have the shape {tf.TensorShape(expected)}, with one column per "
             f"class. Received: a SparseTensor of shape {targets.shape}."
         )
+    targets = with_columns(targets, num_classes)
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     values = tf.cast(values, tf.float32)
     in_range = tf.reduce_all((indices >= 0) & (indices < shape))
