@@ -47,9 +47,8 @@ def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         state: tuple[tf.Tensor, tf.Tensor], scores: tf.Tensor, ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         log_partition, true_scores = state
-        of_block = tf.reduce_logsumexp(scores, axis=1)
-        log_partition = tf.reduce_logsumexp(tf.stack([log_partition, of_block]), axis=0)
-        return log_partition, at_labels(scores, ids, labels, true_scores)
+        true_scores = at_labels(scores, ids, labels, true_scores)
+        return with_block(log_partition, scores), true_scores
 
     return fold(add, (tf.fill(tf.shape(labels)[:1], NOTHING), tf.zeros(tf.shape(labels))))
 
@@ -66,8 +65,7 @@ def log_partitions(
     """
 
     def add(found: tf.Tensor, scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        of_block = tf.reduce_logsumexp(log_weight(scores), axis=1)
-        return tf.reduce_logsumexp(tf.stack([found, of_block]), axis=0)
+        return with_block(found, log_weight(scores))
 
     return fold(add, tf.fill([batch], NOTHING))
 
@@ -121,6 +119,12 @@ def top_k(fold: Fold, batch: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, 
     none = (tf.fill([batch, k], NOTHING), tf.fill([batch, k], tf.constant(-1, tf.int64)))
     scores, ids = fold(add, none)
     return tf.where(scores > lowest, scores, NOTHING), ids
+
+
+def with_block(log_partition: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    """Adds `exp(score)` of a block of scores, `[B, n]`, to sums given by their logs, `[B]`."""
+    both = tf.stack([log_partition, tf.reduce_logsumexp(scores, axis=1)])
+    return tf.reduce_logsumexp(both, axis=0)
 
 
 def at_labels(

@@ -189,23 +189,16 @@ class ClassMatrix(ClassScorer):
         function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        variables = [one for one in self.variables() if one is not None]
-        rows, *biases = map(tf.convert_to_tensor, variables)
-
-        def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
-            return function(class_sums.dot_products(features, self.as_read(rows), biases))
-
-        bias = biases[0] if biases else None
-        left_out = labels if others_only else None
-        log_partition, _ = class_sums.sums_of_classes(
-            features, rows, bias, score, left_out=left_out
+        embeddings, bias = self.variables()
+        return class_sums.exact_scores(
+            features,
+            labels,
+            tf.convert_to_tensor(embeddings),
+            None if bias is None else tf.convert_to_tensor(bias),
+            function,
+            self.as_read,
+            others_only,
         )
-        ids = tf.maximum(labels, 0)
-        own = self.as_read(class_sums.gathered(rows, ids))
-        logits = tf.linalg.matvec(own, features)
-        for one in biases:
-            logits += class_sums.gathered(one, ids)
-        return log_partition, tf.where(labels >= 0, function(logits), 0)
 
     def each_replica(self, function: Callable[[], Any]) -> None:
         strategy = getattr(self._embeddings.value, "distribute_strategy", None)

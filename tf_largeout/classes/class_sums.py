@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING
-from tf_largeout.classes.blockwise import block_size
+from tf_largeout.classes.blockwise import block_size, with_block
 
 _LOWEST = tf.float32.min  # finite, so that gradients of a logsumexp of several such are 0
 
@@ -61,6 +61,39 @@ def sums_of_classes(
     return compute(features, embeddings, *biases)
 
 
+def exact_scores(
+    features: tf.Tensor,
+    labels: tf.Tensor,
+    embeddings: tf.Tensor,
+    bias: tf.Tensor | None,
+    function: Callable[[tf.Tensor], tf.Tensor],
+    as_read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    others_only: bool = False,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the result of `ClassScorer.exact_scores`.
+
+    Args:
+        features: float32 `[B, dim]`.
+        labels: int64 `[B, L]`, padded with -1.
+        embeddings: float32 `[num_classes, dim]`.
+        bias: float32 `[num_classes]`, or None.
+        function: Differentiable elementwise function of the logits.
+        as_read: Returns rows `[..., dim]` in the form in which the classes are scored.
+        others_only: Whether the sum leaves out the labels of the example.
+    """
+
+    def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
+        return function(dot_products(features, as_read(rows), biases))
+
+    left_out = labels if others_only else None
+    log_partition, _ = sums_of_classes(features, embeddings, bias, score, left_out=left_out)
+    ids = tf.maximum(labels, 0)
+    logits = tf.linalg.matvec(as_read(gathered(embeddings, ids)), features)
+    if bias is not None:
+        logits += gathered(bias, ids)
+    return log_partition, tf.where(labels >= 0, function(logits), 0)
+
+
 class _BlockSums:
     """The two passes of `sums_of_classes`. `weights` are the embeddings, and biases if any."""
 
@@ -82,10 +115,9 @@ class _BlockSums:
             end = tf.minimum(first + block, count)
             scores = self._scores(features, [values[first:end] for values in weights])
             scores = self._without(scores, first)
-            both = tf.stack([log_partition, tf.reduce_logsumexp(scores, axis=1)])
             if self._term is not None:
                 total += tf.reduce_sum(self._term(scores), axis=1)
-            return end, tf.reduce_logsumexp(both, axis=0), total
+            return end, with_block(log_partition, scores), total
 
         start = (tf.constant(0), tf.fill([batch], NOTHING), tf.zeros([batch]))
         _, log_partition, total = tf.while_loop(

@@ -123,19 +123,10 @@ class TowerMatrix(ClassScorer):
         function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        rows, bias, ids = self._all_rows(), self._biases(), tf.maximum(labels, 0)
-
-        def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
-            return function(class_sums.dot_products(features, rows, biases))
-
-        left_out = labels if others_only else None
-        log_partition, _ = class_sums.sums_of_classes(
-            features, rows, bias, score, left_out=left_out
+        rows, bias = self._all_rows(), self._biases()
+        return class_sums.exact_scores(
+            features, labels, rows, bias, function, others_only=others_only
         )
-        logits = tf.linalg.matvec(class_sums.gathered(rows, ids), features)
-        if bias is not None:
-            logits += class_sums.gathered(bias, ids)
-        return log_partition, tf.where(labels >= 0, function(logits), 0)
 
     def sum_over_classes(
         self,
