@@ -86,6 +86,20 @@ def real_number(name: str, value: Any, least: float, allow_least: bool = True) -
     )
 
 
+def share(name: str, value: Any) -> float:
+    """Returns an argument as a float in (0, 1].
+
+    Raises:
+        ValueError: If `value` is not a number, or out of range.
+    """
+    if is_real(value) and 0 < value <= 1:
+        return float(value)
+    raise ValueError(
+        f"`{name}` must be a share, a number in (0, 1]. "
+        f"Received: {name}={value!r} (of type {type(value).__name__})."
+    )
+
+
 def seed_or_none(name: str, value: Any) -> int | None:
     """Returns an argument as an int of 64 bits, or None.
 

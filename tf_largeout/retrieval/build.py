@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.arguments import share, whole_number
 from tf_largeout.retrieval.brute_force_index import BruteForceIndex
 from tf_largeout.retrieval.hnsw_index import HnswIndex
 from tf_largeout.retrieval.index import Index
 from tf_largeout.retrieval.inverted_file_index import InvertedFileIndex
 from tf_largeout.retrieval.rows import Rows, rows_of
-from tf_largeout.retrieval.sample_queries import noisy_rows, some_of
+from tf_largeout.retrieval.sample_queries import lowest_of_best, noisy_rows, some_of
 from tf_largeout.types import TensorLike
 
 _SECONDS, _LEAST_CALLS = 0.5, 5
@@ -75,7 +75,7 @@ def build(
         batch_size: Number of queries per call. Defaults to 1.
         kinds: Names of the kinds to build: "brute_force", "inverted_file" and "hnsw". None, the
             default, means all; "hnsw" only if the package hnswlib is installed. An `HnswIndex`
-            takes five to ten times as long to build as an `InvertedFileIndex`.
+            takes longer to build than an `InvertedFileIndex`.
         verbose: Whether to print a line per index.
 
     Returns:
@@ -87,9 +87,7 @@ def build(
             the recall.
         ImportError: If "hnsw" is among `kinds`, and hnswlib is not installed.
     """
-    recall = real_number("recall", recall, 0, allow_least=False)
-    if recall > 1:
-        raise ValueError(f"`recall` must be a share, in (0, 1]. Received: {recall!r}.")
+    recall = share("recall", recall)
     k, batch_size = whole_number("k", k), whole_number("batch_size", batch_size)
     names = _checked(kinds, recall)
     rows = Rows.of(class_embeddings, bias)
@@ -99,7 +97,7 @@ def build(
         sample = some_of(rows_of("queries", queries, rows.matrix.dim))
     if not len(sample):
         raise ValueError("`queries` must contain at least one query. Received: none.")
-    lowest = _lowest_of_best(rows, sample, k)
+    lowest = lowest_of_best(rows, sample, k)
     found = {}
     for name in names:
         found[name] = _measured(
@@ -131,12 +129,6 @@ def _checked(kinds: Sequence[str] | None, recall: float) -> list[str]:
     if not kinds or not set(kinds) <= set(_KINDS):
         raise ValueError(f"`kinds` must be names among {list(_KINDS)}. Received: {kinds}.")
     return kinds
-
-
-def _lowest_of_best(rows: Rows, queries: tf.Tensor, k: int) -> np.ndarray:
-    """The scores `[n, 1]` of the last of the best `k` classes, less a rounding error."""
-    best = rows.top_k(queries, min(k, len(rows.alive)))[0].numpy()[:, -1:]
-    return best - 1e-5 * np.abs(best)
 
 
 def _measured(

@@ -9,7 +9,7 @@ from tf_largeout.classes.filtered_top_k import class_ids, require_width
 
 Answer = tuple[tf.Tensor, tf.Tensor]
 
-_MOST_GRAPHS = 16  # each takes about 0.35 MB
+_MOST_GRAPHS = 16
 
 
 class CompiledSearch:

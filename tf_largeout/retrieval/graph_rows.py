@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import are_among
 from tf_largeout.classes.filtered_top_k import exclusions
 from tf_largeout.retrieval.rows import Rows, best_of
+from tf_largeout.retrieval.sample_queries import lowest_of_best
 from tf_largeout.types import TensorLike
 
 _RECALLED = 10  # results per query for which `fitted_effort` measures the recall
@@ -114,11 +115,10 @@ class GraphRows:
             target: In (0, 1].
         """
         k = min(_RECALLED, len(self.rows.alive))
-        lowest = self.rows.top_k(queries, k)[0][:, -1:]
-        lowest -= 1e-5 * tf.abs(lowest)  # the error that another order of additions can cause
+        lowest = lowest_of_best(self.rows, queries, k)
         for effort in _EFFORTS:
             found = GraphRows(self.rows, self.graph, effort).top_k(queries, k)[0]
-            if np.mean(found >= lowest) >= target or effort >= len(self.rows.alive):
+            if np.mean(found.numpy() >= lowest) >= target or effort >= len(self.rows.alive):
                 break
         return effort
 
@@ -157,9 +157,8 @@ def hnswlib() -> ModuleType:
 
 def _with_bias(rows: Rows, ids: np.ndarray) -> np.ndarray:
     """Returns class rows, followed by their biases if there are any."""
-    found = rows.matrix.rows(tf.constant(ids)).numpy()
-    if not rows.matrix.has_bias:
+    embeddings, bias = rows.matrix.variables()
+    found = tf.gather(embeddings, ids).numpy()
+    if bias is None:
         return found
-    zeros = tf.zeros([1, rows.matrix.dim])  # as a query: its logits are the biases
-    biases = rows.matrix.dots(zeros, tf.constant(ids)[tf.newaxis]).numpy()
-    return np.concatenate([found, biases.T], axis=1)
+    return np.concatenate([found, tf.gather(bias, ids).numpy()[:, np.newaxis]], axis=1)

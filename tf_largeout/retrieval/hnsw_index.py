@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.arguments import share, whole_number
 from tf_largeout.retrieval.graph_rows import GraphRows, hnswlib
 from tf_largeout.retrieval.index import Index
 from tf_largeout.retrieval.rows import Rows, rows_of
@@ -17,9 +17,9 @@ class HnswIndex(Index[GraphRows]):
 
     An adapter for the HNSW graph of the library hnswlib (`pip install hnswlib`). Whether it is
     faster than an `InvertedFileIndex` of the same recall depends on the rows and the number of
-    queries per call: `retrieval.build` measures both. It takes five to ten times as long to
-    build, and needs more memory: in addition to the rows, it stores a copy of them and about
-    `8 max_neighbors` bytes per class.
+    queries per call: `retrieval.build` measures both. It takes longer to build, and needs
+    more memory: in addition to the rows, it stores a copy of them and about `8 max_neighbors`
+    bytes per class.
 
     The graph proposes candidates, which are scored in float32. `build` measures how many
     candidates a query must keep to find the share `recall_target` of the best 10 classes of
@@ -56,11 +56,7 @@ class HnswIndex(Index[GraphRows]):
     ) -> None:
         super().__init__()
         hnswlib()
-        self.recall_target = real_number("recall_target", recall_target, 0, allow_least=False)
-        if self.recall_target > 1:
-            raise ValueError(
-                f"`recall_target` must be a share, in (0, 1]. Received: {recall_target!r}."
-            )
+        self.recall_target = share("recall_target", recall_target)
         self._ef_search = whole_number("ef_search", ef_search, or_none=True)
         self.ef_construction = whole_number("ef_construction", ef_construction)
         self.max_neighbors = whole_number("max_neighbors", max_neighbors, 2)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.arguments import share, whole_number
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.retrieval.index import Index
 from tf_largeout.retrieval.list_numbers import measure, warn_if_many
@@ -82,11 +82,7 @@ class InvertedFileIndex(Index[ListedRows]):
         num_lists: int | None = None,
     ) -> None:
         super().__init__()
-        self.recall_target = real_number("recall_target", recall_target, 0, allow_least=False)
-        if self.recall_target > 1:
-            raise ValueError(
-                f"`recall_target` must be a share, in (0, 1]. Received: {recall_target!r}."
-            )
+        self.recall_target = share("recall_target", recall_target)
         self._num_probes = whole_number("num_probes", num_probes, or_none=True)
         self._num_lists = whole_number("num_lists", num_lists, or_none=True)
 

@@ -81,7 +81,7 @@ def _least_of(
 ) -> int:
     """Returns the number of lists for one `k`, from `scores` and `needed` of the best `k`."""
     k, last = scores.shape[1], math.ceil(target * scores.size - 1e-6) - 1
-    lowest = _with_rounding(scores[:, -1:])
+    lowest = with_rounding(scores[:, -1:])
 
     def is_enough(number: int) -> bool:
         found = searched.found(queries, k, number)
@@ -136,6 +136,6 @@ def _needed(lists: Lists, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return needed
 
 
-def _with_rounding(scores: np.ndarray) -> np.ndarray:
+def with_rounding(scores: np.ndarray) -> np.ndarray:
     """Lowers scores by the error that another order of additions can cause."""
     return scores - 1e-5 * np.maximum(np.abs(scores), 1e-30)

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.retrieval.list_numbers import with_rounding
 from tf_largeout.retrieval.rows import Rows
 
 _MEASURED_QUERIES = 2048
@@ -23,3 +24,9 @@ def noisy_rows(rows: Rows) -> tf.Tensor:
     noise = draws.standard_normal(found.shape, np.float32) / np.sqrt(found.shape[1])
     length = np.linalg.norm(found, axis=1, keepdims=True)
     return tf.constant(found + 0.5 * length * noise, tf.float32)
+
+
+def lowest_of_best(rows: Rows, queries: tf.Tensor, k: int) -> np.ndarray:
+    """Returns the scores `[n, 1]` from which a class counts as one of the best `k`."""
+    scores = rows.top_k(queries, min(k, len(rows.alive)))[0].numpy()
+    return with_rounding(scores[:, -1:])
