@@ -1,4 +1,4 @@
-"""`ExactMetrics` and `SamplerHealth`, in `fit` with the callbacks of Keras."""
+"""`ExactMetrics` and `SamplerHealth`, in `fit` with Keras's callbacks."""
 
 import csv
 

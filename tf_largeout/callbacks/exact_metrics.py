@@ -26,9 +26,9 @@ class ExactMetrics(keras.callbacks.Callback):
 
     An evaluation of n examples scores them against all classes, which takes `n * num_classes *
     dim` multiplications: 26 billion for 1,000 examples, 200,000 classes and width 128.
-    `validation_data` of `fit` is also exact; this callback is for a sample
-    of it, and for evaluations within an epoch. It does not change the training: metrics of the
-    running epoch, weights, optimizer and random numbers stay as they are.
+    `validation_data` of `fit` is also exact; this callback is for a sample of it, and for
+    evaluations within an epoch. It does not change the training: metrics of the running epoch,
+    weights, optimizer and random numbers stay as they are.
 
     Args:
         x: Inputs, as in `model.evaluate`: arrays in the structure of the model's inputs, a
@@ -107,9 +107,9 @@ class ExactMetrics(keras.callbacks.Callback):
 
     def _add_to(self, logs: dict[str, Any] | None) -> None:
         if logs is not None and self.results:
-            found = {**self.results[-1]}
-            del found["step"]
-            logs.update({f"{self._prefix}{name}": value for name, value in found.items()})
+            for name, value in self.results[-1].items():
+                if name != "step":
+                    logs[f"{self._prefix}{name}"] = value
 
 
 def _sample_of(data: tuple[Any, Any, Any], count: int | None) -> tuple[Any, Any, Any]:

@@ -5,11 +5,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.keras_internals import all_layers, index_of
+from tf_largeout.keras_internals import all_layers, slot_of
 from tf_largeout.layers import LargeOutput
 
 _ROWS_AT_ONCE = 65536
-_SLOTS = ("velocities", "accumulators")
 
 
 class SamplerHealth(keras.callbacks.Callback):
@@ -49,12 +48,20 @@ class SamplerHealth(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         tables = [one for one in layer.trainable_weights if "embeddings" in one.name]
-        slots = [slot for name in _SLOTS for slot in getattr(optimizer, f"_{name}", [])]
-        starts_at_zero = not getattr(optimizer, "initial_accumulator_value", 0)
-        if not slots or not tables or not starts_at_zero:
+        slots = _slots_that_start_at_zero(optimizer)
+        if slots is None or not tables:
             return {}
-        trained = sum(_count_trained(slots[index_of(optimizer, table)]) for table in tables)
+        trained = sum(_count_trained(slot_of(optimizer, slots, table)) for table in tables)
         return {"trained_rows": trained / layer.num_classes}
+
+
+def _slots_that_start_at_zero(optimizer: keras.optimizers.Optimizer) -> str | None:
+    """Name of slots that each step of a row raises above 0, as in `slot_of`; None if none."""
+    if isinstance(optimizer, keras.optimizers.Adam):
+        return "velocities"
+    if isinstance(optimizer, keras.optimizers.Adagrad):
+        return None if optimizer.initial_accumulator_value else "accumulators"
+    return None
 
 
 def _count_trained(slot: keras.Variable) -> int:

@@ -16,8 +16,8 @@ class TiedEmbeddings:
 
     Args:
         identifier: A layer with a table `embeddings`, such as `keras.layers.Embedding`,
-            `ReversibleEmbedding` or `tf_largeout.layers.EmbeddingBag`; its serialized form; or
-            the table, a `keras.Variable`.
+            `ReversibleEmbedding` or `tf_largeout.layers.EmbeddingBag`; or the table, a
+            `keras.Variable`.
         num_classes: Number of rows that the table must have.
         owner: Name of the `LargeOutput`, for messages.
         logit_soft_cap: That of the `LargeOutput`.
@@ -32,13 +32,11 @@ class TiedEmbeddings:
 
     def __init__(
         self,
-        identifier: keras.layers.Layer | keras.Variable | Config,
+        identifier: keras.layers.Layer | keras.Variable,
         num_classes: int,
         owner: str,
         logit_soft_cap: float | None = None,
     ) -> None:
-        if isinstance(identifier, dict):
-            identifier = keras.saving.deserialize_keras_object(identifier)
         is_table = isinstance(identifier, keras.Variable)
         if not (is_table or _has_table(identifier)):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Reads a Debian package without dpkg, and without unpacking it to disk.
+"""Downloads a Debian package, and reads it without dpkg and without unpacking it to disk.
 
 A .deb file is an `ar` archive. One of its members is a tar archive of the files to install.
 """
@@ -18,6 +18,14 @@ from tf_largeout.datasets.progress import tqdm
 
 _MAGIC = b"!<arch>\n"
 _HEADER_BYTES = 60
+
+
+def download_command(package: str) -> tuple[str, ...]:
+    """Returns the command that downloads a package, `name=version`, to the current folder."""
+    return (
+        *("apt-get", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=15"),
+        *("-o", "Acquire::https::Timeout=15", "download", package),
+    )
 
 
 @contextlib.contextmanager
