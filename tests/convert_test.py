@@ -154,7 +154,7 @@ def test_a_converted_model_generates_from_the_rows_of_its_last_step(tied):
 @pytest.mark.parametrize(
     "make, arguments, message",
     [
-        (lambda: keras.Sequential([keras.Input([3])]), {}, "needs a causal language model"),
+        (lambda: keras.Sequential([keras.Input([3])]), {}, "needs a keras-hub causal language"),
         (lambda: SmallCausalLM(SmallBackbone(), last=keras.layers.ReLU()), {}, "last layer of"),
         (lambda: _model(dtype="bfloat16"), {}, "must be float32"),
         (lambda: tflo.convert(_model()), {}, "already converted"),

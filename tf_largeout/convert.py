@@ -16,7 +16,7 @@ _HOW = "Build a model of `backbone.input` that ends in a `LargeOutput` yourself.
 
 
 class _Converted:
-    """What a converted model adds to the class of keras-hub from which it is made."""
+    """What a converted model adds to the keras-hub class from which it is made."""
 
     name: str
     backbone: keras.Model
@@ -65,7 +65,7 @@ class _Converted:
 
     @classmethod
     def from_config(cls, config: Config) -> keras.Model:
-        """Makes the model of keras-hub, and converts it."""
+        """Makes the keras-hub model, and converts it."""
         config = dict(config)
         name, head = config.pop("task"), config.pop("head")
         task = keras.saving.get_registered_object(name)
@@ -80,7 +80,7 @@ class _Converted:
 def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
     """Replaces the head of a keras-hub causal language model by a `LargeOutput`.
 
-    The head of keras-hub computes the logits of all tokens of the vocabulary at all positions:
+    keras-hub's head computes the logits of all tokens of the vocabulary at all positions:
     4 GB for a batch of 4,096 tokens and a vocabulary of 256,000, and as much again for their
     gradient. A `LargeOutput` computes the loss exactly in blocks of the vocabulary, or on a
     sample of it, and never stores these logits.
@@ -104,7 +104,7 @@ def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
     `tf_largeout` before you load it.
 
     Args:
-        model: A causal language model of keras-hub. Its output must be
+        model: A keras-hub causal language model. Its output must be
             `backbone.token_embedding(x, reverse=True)`. Tested with keras-hub 0.32: Falcon,
             Gemma, GPT-2, Llama, Mistral, OPT and Qwen.
         **large_output_arguments: Arguments of `LargeOutput`, such as `sampler`. By default
@@ -139,7 +139,7 @@ def restore(model: keras.Model) -> keras.Model:
 
     Returns:
         A model of the class from which `model` was made, with the same backbone and
-        preprocessor, compiled with the defaults of keras-hub.
+        preprocessor, compiled with keras-hub's defaults.
 
     Raises:
         ValueError: If `model` is not a converted model.
@@ -188,7 +188,7 @@ def _assembled(model: keras.Model, head: LargeOutput, outputs: Any) -> keras.Mod
 
 
 def _task_class(model: Any) -> Any:
-    """The class of keras-hub from which a converted model was made."""
+    """The keras-hub class from which a converted model was made."""
     return type(model).__bases__[1]
 
 
@@ -199,7 +199,7 @@ def _token_embedding(model: Any) -> Any:
     embedding: Any = getattr(getattr(model, "backbone", None), "token_embedding", None)
     if not isinstance(embedding, keras.layers.ReversibleEmbedding):
         raise ValueError(
-            "`convert` needs a causal language model of keras-hub, whose `backbone` has a "
+            "`convert` needs a keras-hub causal language model, whose `backbone` has a "
             f"`token_embedding` of type keras.layers.ReversibleEmbedding. Received: {model} "
             f"with {embedding}. {_HOW}"
         )

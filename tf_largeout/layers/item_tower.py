@@ -42,7 +42,7 @@ class ItemTower(keras.layers.Layer):
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Raises:
-        ValueError: If the features are no arrays of numbers, or have different lengths.
+        ValueError: If the features are not arrays of numbers, or have different lengths.
 
     Attributes:
         num_classes: Number of classes.
