@@ -1,6 +1,9 @@
-"""Datasets with 10^5 to 10^6 classes: the function `load`, and a tfds builder for each."""
+"""Datasets with 10^5 to 10^6 classes: `load`, and a tfds builder for each; `interactions`."""
 
 from tf_largeout.datasets import place_names as place_names
 from tf_largeout.datasets.dataset import Dataset as Dataset
 from tf_largeout.datasets.errors import SourceFileError as SourceFileError
 from tf_largeout.datasets.loading import load as load
+from tf_largeout.datasets.next_item.interactions import Interactions as Interactions
+from tf_largeout.datasets.next_item.loading import interactions as interactions
+from tf_largeout.datasets.next_item.loading import ml_100k as ml_100k

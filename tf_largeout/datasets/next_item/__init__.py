@@ -1,0 +1,1 @@
+"""Users' sequences of items, for models that predict the next item."""

@@ -1,0 +1,178 @@
+"""Interactions of users with items, and their split for training and evaluation."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tf_largeout.arguments import whole_number
+from tf_largeout.datasets.next_item.histories import histories, training_counts
+from tf_largeout.datasets.next_item.leave_one_out import LeaveOneOut, leave_one_out
+from tf_largeout.datasets.ragged import Ragged
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Interactions:
+    """The items of each user, in order of time.
+
+    Items have the ids 1 to `num_items`, in descending order of their counts in the training
+    part, as the sampler `"log_uniform"` expects. Id 0 is padding. The training part is all
+    interactions except the last two of each user with at least three.
+
+    Attributes:
+        user_names: `[num_users]`, the names of the users in the source.
+        item_names: `[num_items + 1]`, the names of the items in the source, by id. The name of
+            the padding is "".
+        item_counts: int64 `[num_items + 1]`, how often each item occurs in the training part,
+            for example for `UnigramSampler`.
+    """
+
+    user_names: np.ndarray
+    item_names: np.ndarray
+    item_counts: np.ndarray
+    _rows: Ragged
+
+    @classmethod
+    def from_columns(
+        cls,
+        users: Sequence[Any] | np.ndarray,
+        items: Sequence[Any] | np.ndarray,
+        times: Sequence[Any] | np.ndarray | None = None,
+        k_core: int = 1,
+    ) -> "Interactions":
+        """Creates the interactions of your own data, for example of a pandas data frame.
+
+        Args:
+            users: `[num_interactions]`, strings or integers.
+            items: `[num_interactions]`, strings or integers.
+            times: `[num_interactions]`, numbers or dates. Interactions of equal time keep their
+                order. None, the default, keeps the order of each user's interactions.
+            k_core: As in `datasets.interactions`.
+
+        Raises:
+            ValueError: If the columns differ in length, a time is not a number or a date, or no
+                interactions are left.
+        """
+        user_names, user_numbers = np.unique(np.asarray(users), return_inverse=True)
+        item_names, item_numbers = np.unique(np.asarray(items), return_inverse=True)
+        when = None if times is None else _times(times)
+        lengths = [len(user_numbers), len(item_numbers)] + ([] if when is None else [len(when)])
+        if len(set(lengths)) > 1:
+            raise ValueError(
+                "`users`, `items` and `times` must have the same length. Received columns of "
+                f"length {', '.join(map(str, lengths))}."
+            )
+        return cls.from_numbers(
+            user_numbers,
+            item_numbers,
+            when,
+            user_names.astype(str),
+            item_names.astype(str),
+            k_core,
+        )
+
+    @classmethod
+    def from_numbers(
+        cls,
+        users: np.ndarray,
+        items: np.ndarray,
+        times: np.ndarray | None,
+        user_names: np.ndarray,
+        item_names: np.ndarray,
+        k_core: int = 1,
+    ) -> "Interactions":
+        """Creates the interactions of users and items that have numbers already.
+
+        Args:
+            users: Integers `[num_interactions]`, indices of `user_names`.
+            items: Integers `[num_interactions]`, indices of `item_names`.
+            times: As in `from_columns`.
+            user_names: Strings.
+            item_names: Strings.
+            k_core: As in `datasets.interactions`.
+
+        Raises:
+            ValueError: If no interactions are left.
+        """
+        k_core = whole_number("k_core", k_core)
+        rows, kept_users, kept_items = histories(users, items, times, k_core)
+        if not len(rows.values):
+            raise ValueError(
+                f"Expected users and items with at least {k_core} interactions each, but of "
+                f"{len(users):,} interactions none is left. Received: k_core={k_core}."
+            )
+        return cls(
+            user_names=user_names[kept_users],
+            item_names=np.concatenate([[""], item_names[kept_items]]),
+            item_counts=training_counts(rows, len(kept_items) + 1),
+            _rows=rows,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<Interactions: {len(self):,} of {self.num_users:,} users with "
+            f"{self.num_items:,} items>"
+        )
+
+    def __len__(self) -> int:
+        return len(self._rows.values)
+
+    @property
+    def num_users(self) -> int:
+        """Number of users."""
+        return len(self._rows)
+
+    @property
+    def num_items(self) -> int:
+        """Number of items, without the padding."""
+        return len(self.item_names) - 1
+
+    @property
+    def num_classes(self) -> int:
+        """`num_items + 1`: the items and the padding."""
+        return len(self.item_names)
+
+    def history(self, user: int) -> np.ndarray:
+        """Returns int32 `[num_interactions of the user]`, the items of a user, oldest first.
+
+        Args:
+            user: Position of the user in `user_names`.
+        """
+        return self._rows.row(user)
+
+    def leave_one_out(
+        self, length: int, num_evaluated: int | None = None, seed: int = 0
+    ) -> LeaveOneOut:
+        """Splits the last item of each user off for testing, and the one before for validation.
+
+        Args:
+            length: Number of items of an input, the positions of the model. The training items
+                of a user with a longer history are divided into several inputs, so that each
+                item except the first is a label exactly once.
+            num_evaluated: Evaluate at most this many users, chosen at random. Defaults to all
+                users with at least three items.
+            seed: Determines the choice of users.
+
+        Raises:
+            ValueError: If an argument is invalid, or no user has enough items to train on, or
+                to evaluate.
+        """
+        return leave_one_out(
+            self._rows,
+            whole_number("length", length),
+            whole_number("num_evaluated", num_evaluated, or_none=True),
+            seed,
+        )
+
+
+def _times(times: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """Returns times as an array of numbers or dates without missing values."""
+    array = np.asarray(times)
+    is_time = array.dtype.kind in "iufM"
+    if is_time and not (np.isnan(array).any() if array.dtype.kind in "fM" else False):
+        return array
+    what = "a missing value" if is_time else f"values such as {array[:1].tolist()}"
+    raise ValueError(
+        f"`times` must contain numbers or dates without missing values. Received {what}."
+    )
