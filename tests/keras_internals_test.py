@@ -57,6 +57,28 @@ def test_export_is_running_in_export(tmp_path):
     assert True in found
 
 
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_step_finds_what_the_callbacks_of_fit_monitor(eager):
+    model, found = recording_model(
+        lambda x: keras_internals.monitored_names(), run_eagerly=eager
+    )
+    stop = keras.callbacks.EarlyStopping("val_loss")
+    data = X, X[:, :1]
+    callbacks = [stop, keras.callbacks.TerminateOnNaN()]
+    model.fit(*data, validation_data=data, callbacks=callbacks, verbose=0)
+    assert found and all(one == {"val_loss": "EarlyStopping"} for one in found)
+    found.clear()
+    model.compile("sgd", "mse", run_eagerly=eager)
+    model.evaluate(*data, verbose=0)
+    assert found and not any(found)
+
+
+def test_the_metrics_of_a_model_are_those_that_compile_received():
+    model, _ = recording_model(lambda x: None, metrics=["mae"], weighted_metrics=[])
+    assert keras_internals.compiled_metrics(model) == [["mae"], []]
+    assert keras_internals.compiled_metrics(keras.Sequential()) == [[], []]
+
+
 @pytest.mark.parametrize("method", ["save_own_variables", "load_own_variables"])
 def test_the_methods_of_optimizers_that_write_files_are_running(method):
     method_of_keras = getattr(keras.optimizers.Optimizer, method)

@@ -69,6 +69,38 @@ def model_of_step() -> keras.Model | None:
     return next((one for name, one in _steps_on_the_stack() if name != "predict_step"), None)
 
 
+def compiled_metrics(model: keras.Model) -> list[Any]:
+    """The `metrics` and `weighted_metrics`, as `compile` received them.
+
+    Relies on: the attribute `_compile_metrics` of a model, and its attributes `_user_metrics`
+    and `_user_weighted_metrics`.
+    """
+    compiled = getattr(model, "_compile_metrics", None)
+    return [
+        getattr(compiled, name, None) or []
+        for name in ("_user_metrics", "_user_weighted_metrics")
+    ]
+
+
+def monitored_names() -> dict[str, str]:
+    """What the callbacks of the innermost running `fit` monitor: name of each value, callback.
+
+    Relies on: frames of the call stack; the local variable `callbacks` of Keras's `fit`, a
+    `CallbackList` with the attribute `callbacks`; and the attribute `monitor` of
+    `EarlyStopping`, `ModelCheckpoint`, `ReduceLROnPlateau` and others.
+    """
+    code = inspect.unwrap(keras.Model.fit).__code__
+    for frame in _frames():
+        if frame.f_code is code:
+            found = getattr(frame.f_locals.get("callbacks"), "callbacks", [])
+            return {
+                one.monitor: type(one).__name__
+                for one in found
+                if isinstance(getattr(one, "monitor", None), str)
+            }
+    return {}
+
+
 @contextlib.contextmanager
 def retrace_after_error() -> Iterator[None]:
     """Context in which an error makes the model of the `train_step` trace its step again.

@@ -29,9 +29,9 @@ def fitted(y=Y, **kwargs):
     return model
 
 
-def factored(y):
+def factored(y, metrics=None):
     model = keras.Sequential([keras.Input([3]), tflo.layers.FactoredOutput(N, 0.1)])
-    model.compile("lazy_adam", tflo.losses.SquaredErrorLoss())
+    model.compile("lazy_adam", tflo.losses.SquaredErrorLoss(), metrics=metrics)
     model.fit(X, y, verbose=0)
 
 
@@ -126,6 +126,17 @@ def two_outputs():
     return keras.Model(inputs, heads)
 
 
+def tower():
+    return tflo.layers.ItemTower(np.ones([N, 2]), keras.layers.Dense(3))
+
+
+def raised_as_value_error(function):
+    try:
+        function()
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
 MASK = np.ones((4, N), bool)
 ERRORS = {
     "one-hot": (
@@ -203,6 +214,74 @@ ERRORS = {
         lambda: fitted(sampler=None),
         "sampler=None.*from `join_models`.*fine-tune it with `SoftmaxLoss`",
     ),
+    "temperature": (
+        lambda: compiled(temperature=0.1),
+        "no argument `temperature`.*: scale=1 / temperature",
+    ),
+    "Dense weights": (lambda: compiled(weights=[X.T]), r"embeddings_initializer=kernel.T"),
+    "sampler of another layer": (
+        lambda: tflo.layers.FactoredOutput(N, 0.1, sampler="uniform"),
+        "FactoredOutput has no argument `sampler`.*Only a `LargeOutput` has a sampler",
+    ),
+    "num_sampled of a loss": (
+        lambda: tflo.losses.SampledSoftmaxLoss(num_sampled=10),
+        r"no argument `num_sampled`. Received: num_sampled=10.*UniformSampler\(512\)",
+    ),
+    "temperature of a loss": (
+        lambda: tflo.losses.SoftmaxLoss(temperature=0.1),
+        r"LargeOutput\(num_classes, scale=1 / temperature\)",
+    ),
+    "class_weight of a loss": (
+        lambda: tflo.losses.SoftmaxLoss(class_weight=np.ones(N)),
+        "(?s)no argument `class_weight`.*`class_weights`",
+    ),
+    "unknown argument of a loss": (
+        lambda: raised_as_value_error(lambda: tflo.losses.SoftmaxLoss(no_such=1)),
+        "unexpected keyword argument 'no_such'",
+    ),
+    "margin in degrees": (
+        lambda: tflo.losses.MarginSoftmaxLoss(28.6),
+        r"at most pi / 2 \(it is in radians\). Received: angular_margin=28.6",
+    ),
+    "table as an array": (
+        lambda: compiled(embeddings=np.ones((N, 3))),
+        r"Received: an array of shape \(20, 3\). For initial values use `embeddings_init",
+    ),
+    "tower as an output layer": (
+        lambda: keras.Sequential([keras.Input([3]), tower()]),
+        r"(?s)is not an output layer.*shape \(None, 3\) and dtype float32.*"
+        r"LargeOutput\(20, sampler='uniform', embeddings=tower\)",
+    ),
+    "tower of features": (lambda: tower()(X), r"not class ids \[n\]. Pass the tower to"),
+    "no labels": (lambda: fitted(None), r"Received no labels. Pass them as `y`, or a dataset"),
+    "weights of classes": (
+        lambda: compiled().fit(X, Y, sample_weight=np.ones((4, N)), verbose=0),
+        r"one number per example, shape \(.*\).*Received: shape \(.*, 20\).*`class_weights`",
+    ),
+    "weights as strings": (
+        lambda: tflo.losses.SoftmaxLoss()(Y, compiled().layers[-1](X), STRINGS),
+        "Received: shape .* and dtype string",
+    ),
+    "one excluded class": (
+        lambda: tflo.metrics.with_exclude(Y, Y),
+        r"labels of shape \(4,\), and exclude of shape \(4,\).*exclude\[:, numpy.newaxis\]",
+    ),
+    "exact metrics of a pair": (
+        lambda: tflo.callbacks.ExactMetrics((X, Y)),
+        r"`y` must be the labels.*Pass ExactMetrics\(x, y\)",
+    ),
+    "metric of dense targets": (
+        lambda: fitted(
+            np.eye(N, dtype="float32")[Y],
+            loss=keras.losses.CategoricalCrossentropy(from_logits=True),
+            metrics=["precision_at_1"],
+        ),
+        "Metric 'precision_at_1' cannot use its labels.*dtype float32.*tf.sparse.from_dense",
+    ),
+    "metric of numeric targets": (
+        lambda: factored(tf.sparse.eye(4, N), metrics=["precision_at_1"]),
+        "Metric 'precision_at_1' needs class ids.*sparse targets of SquaredErrorLoss",
+    ),
     "bias of an index": (
         lambda: tflo.retrieval.BruteForceIndex().build(X).update([0], X[:1], bias=[1.0]),
         "without biases.*Received: .*with biases. Omit `bias`",
@@ -212,6 +291,57 @@ ERRORS = {
         "k=100 best classes.*only 20 classes. Pass a smaller `k`",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "metrics, names",
+    [
+        (["accuracy"], "accuracy"),
+        ([keras.metrics.SparseTopKCategoricalAccuracy(2), "ndcg_at_2"], "sparse_top_k_categ"),
+        (["precision_at_1", tflo.metrics.Perplexity()], None),
+    ],
+)
+def test_keras_metrics_of_our_logits_give_one_warning(caplog, metrics, names):
+    model = fitted(metrics=metrics)
+    model.evaluate(X, Y, verbose=0)
+    found = messages(caplog)
+    assert len(found) == (names is not None)
+    for message in found:
+        assert f"The metrics {names}" in message and "ndcg" not in message
+        assert "several labels and for labels of -1" in message and "PrecisionAtK(1)" in message
+
+
+def test_keras_metrics_of_another_output_give_no_warning(caplog):
+    inputs = keras.Input([3])
+    outputs = [tflo.layers.LargeOutput(N)(inputs), keras.layers.Dense(N)(inputs)]
+    model = keras.Model(inputs, outputs)
+    losses = ["softmax_loss", keras.losses.SparseCategoricalCrossentropy(from_logits=True)]
+    model.compile("sgd", losses, metrics=[None, ["accuracy"]], run_eagerly=True)
+    model.fit(X, [Y, Y], verbose=0)
+    assert not messages(caplog)
+
+
+def stop_by(name):
+    return keras.callbacks.EarlyStopping(name, mode="min", patience=1)
+
+
+@pytest.mark.parametrize(
+    "metric", ["perplexity", tflo.metrics.MacroRecallAtK(2, N), tflo.metrics.NDCG(2)]
+)
+def test_early_stopping_on_a_metric_that_is_nan_in_training_gives_a_warning(caplog, metric):
+    model, name = compiled(metrics=[metric]), getattr(metric, "name", metric)
+    exact = tflo.callbacks.ExactMetrics(X, Y)
+    stops = [stop_by(f"val_{name}"), stop_by(f"exact_{name}")]
+    validation = {"validation_data": (X, Y), "epochs": 2, "verbose": 0}
+    found = model.fit(X, Y, callbacks=[exact, *stops], **validation).history
+    assert not messages(caplog) and np.isfinite(found[f"val_{name}"]).all()
+    found = model.fit(X, Y, callbacks=[stop_by(name)], **validation).history
+    if name == "ndcg_at_2":  # has a value, which is too high
+        assert not messages(caplog) and np.isfinite(found[name]).all()
+    else:
+        (message,) = messages(caplog)
+        assert f"EarlyStopping monitors '{name}', which is NaN" in message
+        assert f"'val_{name}'" in message and np.isnan(found[name]).all()
 
 
 @pytest.mark.parametrize("case", ERRORS)

@@ -153,9 +153,9 @@ def test_other_negative_labels_still_raise_an_error(labels):
 @pytest.mark.parametrize(
     "labels, exclude, message",
     [
-        ([1, 2], [3, 4], "one more dimension.*Received"),
-        ([1, 2], [[3], [4], [5]], "one more dimension.*Received"),
-        ([[1], [2]], [[[3]], [[4]], [[5]]], "one more dimension.*Received"),
+        ([1, 2], [3, 4], "a row of class ids for each example.*Received"),
+        ([1, 2], [[3], [4], [5]], "a row of class ids for each example.*Received"),
+        ([[1], [2]], [[[3]], [[4]], [[5]]], "a row of class ids for each example.*Received"),
         ([1, 2], [[3.5], [4.0]], "`exclude` must be integer"),
         ([1.5, 2.0], [[3], [4]], "Labels must be integer"),
     ],

@@ -65,8 +65,11 @@ class ExactMetrics(keras.callbacks.Callback):
         super().__init__()
         count = whole_number("num_examples", num_examples, or_none=True)
         self._every = whole_number("every", every, or_none=True)
-        if y is None and hasattr(x, "shape"):
-            raise ValueError("`y` must be the labels if `x` is an array. Received: y=None.")
+        if y is None and any(hasattr(one, "shape") for one in keras.tree.flatten(x)):
+            raise ValueError(
+                "`y` must be the labels if `x` is arrays. Received: y=None. Pass "
+                "ExactMetrics(x, y), or a tf.data.Dataset of batches (x, y)."
+            )
         data = (x, y, sample_weight)
         self._x, self._y, self._weight = data if y is None else _sample_of(data, count)
         self._batch_size, self._prefix = batch_size, prefix

@@ -41,7 +41,7 @@ class TiedEmbeddings:
         if not (is_table or _has_table(identifier)):
             raise ValueError(
                 "`embeddings` must be a layer with a table, such as keras.layers.Embedding, or "
-                f"its table, a keras.Variable. Received: embeddings={identifier!r}. For "
+                f"its table, a keras.Variable. Received: {_description(identifier)}. For "
                 "initial values use `embeddings_initializer`."
             )
         if not is_table:
@@ -228,3 +228,11 @@ def _with_parts(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
     yield layer
     for part in getattr(layer, "layers", []):
         yield from _with_parts(part)
+
+
+def _description(value: Any) -> str:
+    """The value for a message; of an array only its shape."""
+    shape = getattr(value, "shape", None)
+    if shape is None or isinstance(value, keras.layers.Layer):
+        return f"embeddings={value!r}"
+    return f"an array of shape {tuple(shape)}"

@@ -13,12 +13,12 @@ from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
-from tf_largeout.layers.wrong_arguments import refuse_wrong_arguments
 from tf_largeout.ops import devices
-from tf_largeout.tags.compile_warnings import warn_of_probability_loss
+from tf_largeout.tags.compile_warnings import warn_of_keras_metrics, warn_of_probability_loss
 from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers, replicas
+from tf_largeout.wrong_arguments import refuse_wrong_arguments
 
 MANY_LOGITS = 4 * 2**30  # bytes after which `predict` warns
 
@@ -230,6 +230,7 @@ class ClassOutput(keras.layers.Layer):
         if training is None:
             training = keras_internals.training_of_step()
         warn_of_probability_loss(self)
+        warn_of_keras_metrics(self)
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
         if keras_internals.is_running(keras.Model.predict) and not are_logits_left_out():

@@ -104,6 +104,17 @@ class ItemTower(keras.layers.Layer):
         self.__dict__["_given"] = keras.tree.pack_sequence_as(given, spec)
         self.built = True
 
+    def __call__(self, ids: tf.Tensor, *args: Any, **kwargs: Any) -> tf.Tensor:
+        dtype, shape = getattr(ids, "dtype", "float32"), getattr(ids, "shape", ())
+        if len(shape) != 1 or not tf.as_dtype(dtype).is_integer:
+            raise ValueError(
+                f"ItemTower '{self.name}' is not an output layer: it computes class rows for "
+                f"one. Received: an input of shape {tuple(shape)} and dtype {dtype}, not class "
+                "ids [n]. Pass the tower to the last layer of the model: LargeOutput("
+                f"{self.num_classes}, sampler='uniform', embeddings=tower)."
+            )
+        return super().__call__(ids, *args, **kwargs)
+
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the rows of classes.
 

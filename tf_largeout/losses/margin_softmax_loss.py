@@ -114,7 +114,9 @@ class MarginSoftmaxLoss(SampledLoss):
         class_weights: TensorLike | None = None,
     ) -> None:
         super().__init__(True, reduction, name, dtype, compute_dtype, ignore_class)
-        self.angular_margin = _margin("angular_margin", angular_margin, math.pi / 2, "pi / 2")
+        self.angular_margin = _margin(
+            "angular_margin", angular_margin, math.pi / 2, "pi / 2 (it is in radians)"
+        )
         self.cosine_margin = _margin("cosine_margin", cosine_margin, 1, "1")
         self.cross_entropy = CrossEntropy(label_smoothing, class_weights=class_weights)
 

@@ -12,6 +12,7 @@ from tf_largeout.packed_arrays import unpack
 from tf_largeout.tags.example_weights import per_example
 from tf_largeout.tags.output_tag import OutputTag, tag_of
 from tf_largeout.types import Config, DTypeLike, TensorLike
+from tf_largeout.wrong_arguments import refuse_wrong_arguments_of_loss
 
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -78,6 +79,10 @@ class TaggedLoss(keras.losses.Loss):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         _define_both_names(cls)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedLoss":
+        refuse_wrong_arguments_of_loss(cls, kwargs)
+        return super().__new__(cls)
 
     def __init__(
         self,

@@ -1,9 +1,11 @@
 """The base class of all metrics of this library."""
 
+import logging
+
 import keras
 import tensorflow as tf
 
-from tf_largeout.keras_internals import mask_of
+from tf_largeout.keras_internals import mask_of, monitored_names
 from tf_largeout.tags.example_weights import per_example
 from tf_largeout.tags.output_tag import OutputTag, tag_of
 from tf_largeout.types import TensorLike
@@ -34,6 +36,7 @@ class TaggedMetric(keras.metrics.Metric):
     """
 
     _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
+    _has_warned_of_monitors = False
 
     def add_examples(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor, weights: tf.Tensor
@@ -54,10 +57,43 @@ class TaggedMetric(keras.metrics.Metric):
         tag = tag_of(y_pred, type(self).__name__, OutputTag)
         if tag is None:
             return
-        labels = tag.label_matrix(y_true)
+        labels = self._labels(tag, y_true)
         valid = tag.distinct_labels(labels)
         weights = _example_weights(tag, valid, sample_weight, mask_of(y_pred))
         self.add_examples(tag, labels, valid, weights)
+
+    def warn_of_monitors(self, tag: OutputTag) -> None:
+        """Warns, once, if a callback of `fit` monitors the metric, but its value is not known.
+
+        It must be called in a step that cannot compute the metric.
+        """
+        callback = monitored_names().get(self.name) if tag.training else None
+        if callback is None or self._has_warned_of_monitors:
+            return
+        self._has_warned_of_monitors = True
+        logging.getLogger("tf_largeout").warning(
+            "%s monitors '%s', which is NaN in training with this loss, because its value is "
+            "not known there. A NaN never counts as an improvement, so EarlyStopping ends "
+            "training after `patience` epochs. Pass `validation_data` to `fit` and monitor "
+            "'val_%s', or use tf_largeout.callbacks.ExactMetrics and monitor 'exact_%s'.",
+            callback,
+            *[self.name] * 3,
+        )
+
+    def _labels(self, tag: OutputTag, y_true: TensorLike) -> tf.Tensor:
+        """Returns the label matrix, or raises a ValueError that names the metric."""
+        loss = tag.loss
+        if isinstance(y_true, tf.SparseTensor) and loss and not loss.takes_soft_targets:
+            raise ValueError(
+                f"Metric '{self.name}' needs class ids as labels. Received: the sparse targets "
+                f"of {type(loss).__name__}, which need not be probabilities. Leave the metric "
+                "out of `compile` for `fit`. To evaluate, compile the model with the metric, "
+                "and pass class ids as `y`."
+            )
+        try:
+            return tag.label_matrix(y_true)
+        except ValueError as error:
+            raise ValueError(f"Metric '{self.name}' cannot use its labels. {error}") from error
 
 
 def ratio(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:

@@ -41,7 +41,8 @@ def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
         tf.errors.InvalidArgumentError: If the shapes do not match, where only the step knows
             them.
     """
-    ids, excluded = integer_ids(labels), encoded(exclude)
+    given, excluded = integer_ids(labels), encoded(exclude)
+    ids = given
     if ids.shape.rank is not None and ids.shape.rank + 1 == excluded.shape.rank:
         ids = ids[..., tf.newaxis]
     if (
@@ -50,9 +51,9 @@ def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
         or not ids.shape[:-1].is_compatible_with(excluded.shape[:-1])
     ):
         raise ValueError(
-            "`exclude` must have one more dimension than one label per example, [..., n] for "
-            "labels [...] or [..., max_labels]. Received: labels of shape "
-            f"{ids.shape}, and exclude of shape "
-            f"{excluded.shape}."
+            "`exclude` must have a row of class ids for each example: [examples, n] for labels "
+            "[examples] or [examples, max_labels], and [batch, time, n] for sequences. "
+            f"Received: labels of shape {given.shape}, and exclude of shape {excluded.shape}. "
+            "For one excluded class per example, pass exclude[:, numpy.newaxis]."
         )
     return tf.concat([ids, excluded], axis=-1)

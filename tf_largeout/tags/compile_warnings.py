@@ -1,4 +1,4 @@
-"""Warnings about the optimizer and the loss that a model is compiled with."""
+"""Warnings about the optimizer, the loss and the metrics that a model is compiled with."""
 
 import inspect
 import logging
@@ -12,6 +12,7 @@ from tf_largeout import keras_internals
 _ROW_SPARSE = {"SGD": "LazySGD", "Adagrad": "LazyAdagrad"}  # for all others: LazyAdam
 _with_dense_optimizer: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
+_with_keras_metrics: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def warn_of_dense_optimizer(layer: Any) -> None:
@@ -59,7 +60,7 @@ def warn_of_probability_loss(layer: Any) -> None:
         return
     outputs = getattr(model, "outputs", None) or []
     for place, output in enumerate(outputs):
-        loss = _keras_loss(_loss_of(model, place))
+        loss = _keras_loss(_part_of(getattr(model, "loss", None), model, place))
         name = getattr(loss, "__name__", type(loss).__name__)
         is_own_output = keras_internals.output_layer(output) is layer
         if is_own_output and _takes_probabilities(loss):
@@ -70,6 +71,44 @@ def warn_of_probability_loss(layer: Any) -> None:
                 "tf_largeout.losses, such as SoftmaxLoss(), or pass from_logits=True: "
                 "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
                 name,
+                layer.name,
+            )
+            return
+
+
+def warn_of_keras_metrics(layer: Any) -> None:
+    """Warns, once per layer, if Keras metrics read the logits of a layer.
+
+    They need O(num_classes) time per step, and are wrong for several labels and for padding. It
+    does not warn where `warn_of_probability_loss` does not.
+
+    Args:
+        layer: The output layer.
+    """
+    model = keras_internals.model_of_step()
+    if model is None or layer in _with_keras_metrics:
+        return
+    outputs = getattr(model, "outputs", None) or []
+    for place, output in enumerate(outputs):
+        is_own_output = keras_internals.output_layer(output) is layer
+        if not is_own_output:
+            continue
+        names = [
+            _name_of(one)
+            for metrics in keras_internals.compiled_metrics(model)
+            for one in keras.tree.flatten(_part_of(metrics, model, place))
+            if _is_keras_metric(one)
+        ]
+        if names:
+            _with_keras_metrics.add(layer)
+            logging.getLogger("tf_largeout").warning(
+                "The metrics %s of Keras read the logits of all %s classes of layer '%s' in "
+                "every step. They are wrong, without an error, for examples with several "
+                "labels and for labels of -1. Use metrics of tf_largeout.metrics: with one "
+                "label per example, PrecisionAtK(1) is the accuracy, and RecallAtK(5) is the "
+                "top-5 accuracy.",
+                ", ".join(names),
+                f"{layer.num_classes:,}",
                 layer.name,
             )
             return
@@ -94,14 +133,28 @@ def _updates_all_rows(optimizer: Any) -> bool:
     return not (type(optimizer) is keras.optimizers.SGD and is_plain and not optimizer.momentum)
 
 
-def _loss_of(model: keras.Model, place: int) -> Any:
-    """Returns the loss of an output, as `compile` received it, or None."""
-    loss = getattr(model, "loss", None)
-    if isinstance(loss, dict):
-        return loss.get(model.output_names[place])
-    if isinstance(loss, list | tuple):
-        return loss[place] if place < len(loss) else None
-    return loss
+def _part_of(value: Any, model: keras.Model, place: int) -> Any:
+    """The part of a loss, or of metrics, as `compile` received them, that is for one output."""
+    if isinstance(value, dict):
+        return value.get(model.output_names[place])
+    if isinstance(value, list | tuple) and len(model.outputs) > 1:
+        return value[place] if place < len(value) else None
+    return value
+
+
+def _is_keras_metric(metric: Any) -> bool:
+    if isinstance(metric, str):
+        known = keras_internals.compile_names(keras.metrics.get).get(metric)
+        return known is None or _is_of_keras(known)  # "accuracy" is not in the table
+    if isinstance(metric, keras.metrics.Metric):
+        return _is_of_keras(type(metric))
+    return inspect.isfunction(metric) and _is_of_keras(metric)
+
+
+def _name_of(metric: Any) -> str:
+    if isinstance(metric, str):
+        return metric
+    return str(getattr(metric, "name", None) or metric.__name__)
 
 
 def _keras_loss(loss: Any) -> Any:

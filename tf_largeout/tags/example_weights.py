@@ -25,15 +25,17 @@ def per_example(
         The weights, `[batch, ...]`, in the shape of `features` without the last dimension.
 
     Raises:
-        ValueError: If the known dimensions do not match.
+        ValueError: If the known dimensions do not match, or the weights are strings.
     """
-    weights = tf.cast(tf.convert_to_tensor(weights), dtype)
-    rows = features.shape[:-1]
-    if not _fits(weights.shape, rows):
+    weights, rows = tf.convert_to_tensor(weights), features.shape[:-1]
+    if not _fits(weights.shape, rows) or weights.dtype == tf.string:
         raise ValueError(
-            f"`sample_weight` must have one weight per example, shape {rows}, or the first of "
-            f"these dimensions. Received: shape {weights.shape}."
+            f"`sample_weight` must have one number per example, shape {rows}, or the first of "
+            f"these dimensions. Received: shape {weights.shape} and dtype "
+            f"{weights.dtype.name}. For weights of classes, pass `class_weights` to the loss; "
+            "to leave out labels of an example, set them to -1."
         )
+    weights = tf.cast(weights, dtype)
     shape = tf.concat([tf.shape(weights), tf.ones([rows.rank], tf.int32)], 0)[: rows.rank]
     return tf.broadcast_to(tf.reshape(weights, shape), tf.shape(features)[:-1])
 

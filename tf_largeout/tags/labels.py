@@ -177,6 +177,10 @@ def integer_ids(y_true: TensorLike) -> tf.Tensor:
     """Returns labels as int64. Unsigned labels of 2^63 or more become the largest int64."""
     if isinstance(y_true, tf.SparseTensor):
         raise ValueError(f"{_FORMS} Received labels of type SparseTensor. {_TARGETS}")
+    if y_true is None:
+        raise ValueError(
+            f"{_FORMS} Received no labels. Pass them as `y`, or a dataset of pairs (x, y)."
+        )
     try:
         if isinstance(y_true, tf.RaggedTensor) and y_true.dtype.is_integer:
             y_true = tf.cast(y_true, tf.int64).to_tensor(-1)

@@ -1,0 +1,95 @@
+"""Errors for arguments of other libraries that our layers and losses do not have."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+_DECAY = (
+    "A penalty of all rows would read them in each step. Use the optimizer's `weight_decay`, "
+    "which decays only the rows that a step updates: "
+    "tf_largeout.optimizers.LazyAdam(weight_decay=...)."
+)
+_INITIALIZER = "Its name is `embeddings_initializer`."
+_LOSS = (
+    "The layer returns logits; the loss defines their function, such as the softmax in "
+    "tf_largeout.losses.SampledSoftmaxLoss. For probabilities, apply keras.ops.softmax to the "
+    "output of `predict`."
+)
+_SAMPLER = (
+    "Pass it to the sampler of the layer: LargeOutput(num_classes, "
+    "sampler=tf_largeout.samplers.UniformSampler(512))."
+)
+_SCALE = (
+    "Pass its inverse to the layer as `scale`: LargeOutput(num_classes, scale=1 / temperature)."
+)
+_MARGIN = (
+    "The margins are arguments of a loss: "
+    "tf_largeout.losses.MarginSoftmaxLoss(angular_margin=0.5, cosine_margin=0.0)."
+)
+_OF_LAYERS = {
+    "activation": _LOSS,
+    "embeddings_regularizer": _DECAY,
+    "kernel_regularizer": _DECAY,
+    "bias_regularizer": _DECAY,
+    "kernel_initializer": _INITIALIZER,
+    "margin": _MARGIN,
+    "num_sampled": (
+        "It is the first argument of a sampler: pass to a `LargeOutput` "
+        "sampler=tf_largeout.samplers.UniformSampler(512)."
+    ),
+    "sampler": "Only a `LargeOutput` has a sampler. This layer needs none.",
+    "soft_cap": "Its name is `logit_soft_cap`, and a `LargeOutput` has it.",
+    "temperature": "A `LargeOutput` has its inverse: scale=1 / temperature.",
+    "tie_weights": "Pass the layer whose table is shared to a `LargeOutput`: embeddings=layer.",
+    "units": "Its name is `num_classes`.",
+    "weights": (
+        "Pass `embeddings_initializer`, an array [num_classes, dim], and `bias_initializer`. "
+        "The kernel of a Dense layer is transposed: embeddings_initializer=kernel.T."
+    ),
+}
+_OF_LOSSES = {
+    "class_weight": "The name of an array of weights, one per class, is `class_weights`.",
+    "from_logits": "The layer always returns logits. Leave it out.",
+    "ignore_index": "Its name is `ignore_class`.",
+    "margin": _MARGIN,
+    "num_classes": "It is an argument of the output layer. Leave it out.",
+    "num_sampled": _SAMPLER,
+    "num_true": "The shape of the labels determines it. Leave it out.",
+    "sampler": _SAMPLER,
+    "scale": "Pass it to the layer: LargeOutput(num_classes, scale=...).",
+    "smoothing": "Its name is `label_smoothing`.",
+    "temperature": _SCALE,
+}
+
+
+def refuse_wrong_arguments(layer: str, arguments: Mapping[str, Any]) -> None:
+    """Raises a ValueError for the arguments that have another name or place in this library.
+
+    Args:
+        layer: The name of the class of layers.
+        arguments: The keyword arguments that the class does not define.
+    """
+    _refuse(layer, arguments, _OF_LAYERS)
+
+
+def refuse_wrong_arguments_of_loss(loss: type, arguments: Mapping[str, Any]) -> None:
+    """As `refuse_wrong_arguments`, for the arguments of a loss.
+
+    Args:
+        loss: The class of the loss. Arguments that its constructor defines are right, and all
+            arguments if it takes `**kwargs`.
+        arguments: All keyword arguments of the constructor.
+    """
+    known = inspect.signature(loss).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        others = {name: value for name, value in arguments.items() if name not in known}
+        _refuse(loss.__name__, others, _OF_LOSSES)
+
+
+def _refuse(owner: str, arguments: Mapping[str, Any], what_to_do: Mapping[str, str]) -> None:
+    for name, value in arguments.items():
+        if name in what_to_do:
+            raise ValueError(
+                f"{owner} has no argument `{name}`. Received: {name}={value!r}. "
+                f"{what_to_do[name]}"
+            )
