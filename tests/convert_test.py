@@ -151,10 +151,49 @@ def test_a_converted_model_generates_from_the_rows_of_its_last_step(tied):
     np.testing.assert_array_equal(model.generate(_token_ids()), expected)
 
 
+def _random_steps(model):
+    model.fit(_inputs(model), _token_ids(1), 2, epochs=2, shuffle=False, verbose=0)
+    return model.head.class_embeddings()
+
+
+@pytest.mark.parametrize("kind", ["tied", "untied", pytest.param("GPT2", marks=_HUB)])
+def test_a_loaded_model_goes_on_as_if_it_had_not_been_saved(kind, tmp_path):
+    make_model = MODELS.get(kind, lambda: _hub_model(kind))
+    model, path = tflo.convert(make_model(), sampler="uniform"), tmp_path / "model.keras"
+    model.compile(tflo.optimizers.LazyAdam(0.01), weighted_metrics=["precision_at_1"])
+    _random_steps(model)
+    model.save(path)
+    loaded = keras.models.load_model(path)
+    assert loaded.optimizer.iterations == 4
+    assert isinstance(loaded.loss, tflo.losses.SampledSoftmaxLoss)
+    np.testing.assert_array_equal(_random_steps(loaded), _random_steps(model))
+    assert "precision_at_1" in loaded.get_metrics_result()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(_NO_HUB, reason="not installed: pip install keras-hub")
+def test_a_loaded_model_generates_by_the_sampler_of_the_saved_one(tmp_path):
+    model, path = tflo.convert(_hub_model("GPT2")), tmp_path / "model.keras"
+    model.compile(sampler="greedy")
+    model.optimizer.build(model.trainable_variables)
+    model.save(path)
+    assert type(keras.models.load_model(path).sampler) is type(model.sampler)
+
+
+def test_a_model_that_is_not_compiled_is_loaded_so(tmp_path):
+    tflo.convert(_model()).save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert not getattr(loaded, "compiled", False)
+
+
 @pytest.mark.parametrize(
     "make, arguments, message",
     [
-        (lambda: keras.Sequential([keras.Input([3])]), {}, "needs a keras-hub causal language"),
+        (
+            lambda: keras.Sequential([keras.Input([3]), keras.layers.Dense(5)]),
+            {},
+            r"(?s)keras-hub causal language model.*GPT-2.*For another model.*LargeOutput\(num_",
+        ),
         (lambda: SmallCausalLM(SmallBackbone(), last=keras.layers.ReLU()), {}, "last layer of"),
         (lambda: _model(dtype="bfloat16"), {}, "must be float32"),
         (lambda: tflo.convert(_model()), {}, "already converted"),

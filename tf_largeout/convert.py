@@ -22,6 +22,8 @@ class _Converted:
     backbone: keras.Model
     preprocessor: keras.layers.Layer | None
     head: LargeOutput
+    optimizer: keras.optimizers.Optimizer
+    trainable_variables: list[keras.Variable]
 
     def compile(
         self,
@@ -51,6 +53,23 @@ class _Converted:
         """Generates as keras-hub's model does, with the trained weights."""
         _copy_rows_back(self)
         return super().generate(*args, **kwargs)  # type: ignore[misc]
+
+    def get_compile_config(self) -> Config:
+        """Returns the arguments of `compile`, also the sampler of `generate`, if any."""
+        config: Config = super().get_compile_config()  # type: ignore[misc]
+        sampler = getattr(self, "sampler", None)
+        if config and sampler is not None:
+            config["sampler"] = keras.saving.serialize_keras_object(sampler)
+        return config
+
+    def compile_from_config(self, config: Config) -> None:
+        """Compiles a loaded model, and builds its optimizer, so that its state can be loaded.
+
+        Without this method, Keras leaves a model with its own `compile` uncompiled.
+        """
+        if config:
+            self.compile(**keras.saving.deserialize_keras_object(config))
+            self.optimizer.build(self.trainable_variables)
 
     def get_config(self) -> Config:
         task = _task_class(self)
@@ -100,8 +119,9 @@ def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
     `restore` copy the trained rows back. Until `restore`, the optimizer does not train the
     head of `model`.
 
-    A model file (`save`, `load_model`) restores the converted model. Import `keras_hub` and
-    `tf_largeout` before you load it.
+    A model file (`save`, `load_model`) restores the converted model, with the arguments of
+    `compile` and the state of the optimizer. Import `keras_hub` and `tf_largeout` before you
+    load it.
 
     Args:
         model: A keras-hub causal language model. Its output must be
@@ -199,9 +219,12 @@ def _token_embedding(model: Any) -> Any:
     embedding: Any = getattr(getattr(model, "backbone", None), "token_embedding", None)
     if not isinstance(embedding, keras.layers.ReversibleEmbedding):
         raise ValueError(
-            "`convert` needs a keras-hub causal language model, whose `backbone` has a "
-            f"`token_embedding` of type keras.layers.ReversibleEmbedding. Received: {model} "
-            f"with {embedding}. {_HOW}"
+            "`convert` needs a keras-hub causal language model (tested: Falcon, Gemma, GPT-2, "
+            "Llama, Mistral, OPT, Qwen), whose `backbone` has a `token_embedding` of type "
+            f"keras.layers.ReversibleEmbedding. Received: {model} with {embedding}. For "
+            "another model, build keras.Model(model.input, LargeOutput(num_classes, "
+            "sampler='uniform')(features)), where `features` is the input of its last layer. "
+            "See 'Replace a trained Dense layer' in the guide on saving."
         )
     last = layer_before(model.output) if isinstance(model.output, keras.KerasTensor) else None
     if last is not embedding:

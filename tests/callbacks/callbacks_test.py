@@ -107,3 +107,15 @@ def test_after_rejected_labels_the_corrected_fit_works(wrong):
 def test_invalid_arguments_raise_an_error(arguments, message):
     with pytest.raises(ValueError, match=message):
         ExactMetrics(**{"x": X, "y": Y, **arguments})
+
+
+@pytest.mark.parametrize("as_input", [np.asarray, tf.constant])
+def test_inputs_of_exact_metrics_can_be_strings(as_input):
+    lookup = keras.layers.StringLookup(vocabulary=["a", "b"])
+    layers = [lookup, keras.layers.Embedding(3, 4), tflo.layers.LargeOutput(N)]
+    model = keras.Sequential([keras.Input([], dtype="string"), *layers])
+    model.compile("sgd", "softmax_loss", run_eagerly=True)
+    words, labels = as_input(["a", "b", "a", "b"]), np.arange(4)
+    exact = ExactMetrics(words, labels, num_examples=3)
+    model.fit(tf.constant(words), labels, callbacks=[exact], verbose=0)
+    assert np.isfinite(exact.results[0]["loss"])

@@ -131,7 +131,12 @@ def _sample_of(data: tuple[Any, Any, Any], count: int | None) -> tuple[Any, Any,
             f"examples. Received arrays with these numbers of rows: {sorted(lengths)}."
         )
     number = lengths.pop()
-    if count is None or count >= number:
-        return arrays
-    rows = np.sort(np.random.default_rng(0).permutation(number)[:count])
-    return keras.tree.map_structure(lambda one: one[rows], arrays, none_is_leaf=False)
+    if count is not None and count < number:
+        rows = np.sort(np.random.default_rng(0).permutation(number)[:count])
+        arrays = keras.tree.map_structure(lambda one: one[rows], arrays, none_is_leaf=False)
+    return keras.tree.map_structure(_without_strings, arrays, none_is_leaf=False)
+
+
+def _without_strings(array: np.ndarray) -> np.ndarray | tf.Tensor:
+    """Returns strings as a tensor, because `evaluate` does not accept NumPy strings."""
+    return tf.constant(array) if array.dtype.kind in "SUO" else array
