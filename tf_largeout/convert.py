@@ -222,7 +222,7 @@ def _token_embedding(model: Any) -> Any:
             "`convert` needs a keras-hub causal language model (tested: Falcon, Gemma, GPT-2, "
             "Llama, Mistral, OPT, Qwen), whose `backbone` has a `token_embedding` of type "
             f"keras.layers.ReversibleEmbedding. Received: {model} with {embedding}. For "
-            "another model, build keras.Model(model.input, LargeOutput(num_classes, "
+            "another model, build keras.Model(model.inputs, LargeOutput(num_classes, "
             "sampler='uniform')(features)), where `features` is the input of its last layer. "
             "See 'Replace a trained Dense layer' in the guide on saving."
         )
