@@ -45,7 +45,8 @@ EXTRAS = {
         "tensorflow-serving-api==2.21.0",
         "tf2onnx==1.17.0",
     ],
-    # Libraries that `tf_largeout.benchmarks retrieval` and `lab.label_trees.compare` measure.
+    # Libraries that `tf_largeout.benchmarks retrieval` and `step`, and
+    # `lab.label_trees.compare`, measure.
     # fastText 0.9.3 trains to NaN where 0.9.2 does not, and has no wheel for Python 3.13.
     "rivals": [
         "faiss-cpu==1.15.1",
@@ -53,6 +54,7 @@ EXTRAS = {
         "hnswlib==0.8.0",
         "napkinxc==0.7.2",
         "omikuji==0.5.2",
+        "torch==2.14.1",
         "usearch==2.26.6",
     ],
     "test": [

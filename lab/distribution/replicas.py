@@ -15,6 +15,7 @@ from lab.distribution import step_turns
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
+from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
 
 
 def main(arguments=None):
@@ -44,15 +45,15 @@ def train(options, num_classes, num_replicas):
     machine.use("cpu")
     model = _model(options, num_classes, _strategy(num_replicas))
     task = dense_task(num_classes, options.dim, options.batch_size)
-    times = StepTimes(options.steps, options.seconds)
-    epoch = {"steps_per_epoch": options.steps + 5, "verbose": 0, "shuffle": False}
-    model.fit(task.train, callbacks=[times], **epoch)
+    clock = StepClock(options.steps, options.seconds)
+    epoch = {"steps_per_epoch": options.steps + WARM_UP, "verbose": 0, "shuffle": False}
+    model.fit(task.train, callbacks=[StepTimes(clock)], **epoch)
     held = machine.resident_mb()
     return {
-        "ms": sorted(times.milliseconds)[len(times.milliseconds) // 2],
-        "steps": len(times.milliseconds),
+        "ms": sorted(clock.milliseconds)[len(clock.milliseconds) // 2],
+        "steps": len(clock.milliseconds),
         "held_mb": held,
-        "step_mb": times.peak_mb - held,
+        "step_mb": machine.peak_mb() - held,
     }
 
 

@@ -18,6 +18,7 @@ from lab.distribution import step_turns
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
+from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
 from tf_largeout.distribute.local_servers import local_servers
 
 
@@ -58,12 +59,12 @@ def train(options, num_shards, addresses):
         tflo.distribute.connect(addresses)
     task = dense_task(options.num_classes, options.dim, options.batch_size)
     model = step_turns.compiled_model(options, options.num_classes, num_shards)
-    times = StepTimes(options.steps, options.seconds)
-    epoch = {"steps_per_epoch": options.steps + 5, "verbose": 0, "shuffle": False}
-    model.fit(task.train, callbacks=[times], **epoch)
+    clock = StepClock(options.steps, options.seconds)
+    epoch = {"steps_per_epoch": options.steps + WARM_UP, "verbose": 0, "shuffle": False}
+    model.fit(task.train, callbacks=[StepTimes(clock)], **epoch)
     return {
-        "ms": float(np.median(times.milliseconds)),
-        "steps": len(times.milliseconds),
+        "ms": float(np.median(clock.milliseconds)),
+        "steps": len(clock.milliseconds),
         "trainer_mb": machine.peak_mb(),
     }
 

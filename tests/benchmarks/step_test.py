@@ -1,12 +1,18 @@
+import functools
+import importlib.util
 import json
+import os
+import re
 
 import pytest
 import tensorflow as tf
 
 from tests import gpu
 from tf_largeout.benchmarks import step
-from tf_largeout.benchmarks.harness import own_process
-from tf_largeout.benchmarks.harness.step_case import StepCase
+from tf_largeout.benchmarks.harness import own_process, step_case, turns
+from tf_largeout.benchmarks.harness.step_case import StepCase, dense_task
+from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
+from tf_largeout.benchmarks.pytorch import step_process
 
 SMALL = ["--base", "dim=16", "--base", "num_sampled=64", "--steps", "5"]
 
@@ -69,3 +75,128 @@ def test_a_case_that_cannot_be_measured_gives_a_row_with_the_reason(monkeypatch)
     assert [row["num_classes"] for row in rows] == [10, 500]
     assert "draw 48 distinct classes of 10" in rows[0]["error"]
     assert rows[1]["ms"] > 0 and rows[1]["limit_ms"] is None
+
+
+@pytest.mark.parametrize("label", step.TORCH_VARIANTS)
+def test_without_torch_a_row_says_how_to_install_it(monkeypatch, label):
+    monkeypatch.setattr(step.machine, "limits", lambda: {"gflops": 50.0, "gb_per_s": 10.0})
+    monkeypatch.setattr(own_process, "call", lambda function: function())
+    monkeypatch.setattr(step_process.importlib.util, "find_spec", lambda name: None)
+    (row,) = step.main(["--sweep", "num_classes=500", *SMALL, "--variants", label])["rows"]
+    assert row["error"].startswith("ImportError: The package torch is not installed.")
+    assert 'pip install "tf_largeout[rivals]"' in row["error"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "optimizer"), step.TORCH_VARIANTS.values())
+def test_steps_of_pytorch_are_measured_in_turns(method, optimizer):
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("not installed: extra `rivals`")
+    case = StepCase(method, optimizer, 500, 16, 32, 64, max_steps=7, threads=1)
+    turn = CountedTurn()
+    figures = step_process.measure(case, dense_task(500, 16, 32), turn, 3)
+    assert figures["steps"] == 7 and turn.passed == 2
+    assert len(figures["turns_ms"]) == len(figures["turns_cpu_ms"]) == 3
+    assert figures["ms"] > 0 and figures["library"].startswith("torch ")
+    assert "cross_entropy" in figures["loss"]
+
+
+@pytest.mark.slow
+def test_a_failed_process_of_pytorch_is_an_error():
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("not installed: extra `rivals`")
+    case = StepCase("torch_unknown", "none", 500, 16, 32, 64, max_steps=2)
+    with pytest.raises(
+        RuntimeError, match="process of PyTorch failed: KeyError: 'torch_unknown"
+    ):
+        step_process.measure(case, dense_task(500, 16, 32))
+
+
+class CountedTurn:
+    passed = 0
+
+    def pass_on(self):
+        self.passed += 1
+
+
+def test_the_clock_passes_its_turn_on_after_some_measured_steps():
+    turn = CountedTurn()
+    clock = StepClock(max_steps=8, max_seconds=60, turn=turn, steps_per_turn=3)
+    passed = []
+    for _ in range(WARM_UP + 8):
+        clock.begin()
+        enough = clock.end()
+        passed.append(turn.passed)
+    assert passed == WARM_UP * [0] + [0, 0, 0, 1, 1, 1, 2, 2] and enough
+    figures = clock.figures(0)
+    assert figures["steps"] == 8
+    assert len(figures["turns_ms"]) == len(figures["turns_cpu_ms"]) == 3
+    assert figures["cpu_ms_10"] <= figures["cpu_ms"] <= figures["cpu_ms_90"]
+
+
+def test_the_clock_stops_after_the_measured_time_and_at_least_five_steps():
+    clock = StepClock(max_steps=100, max_seconds=0)
+    steps, enough = 0, False
+    while not enough:
+        clock.begin()
+        enough, steps = clock.end(), steps + 1
+    assert steps == WARM_UP + 5
+
+
+def test_cases_are_compared_with_the_first_in_the_same_turn(monkeypatch):
+    figures = [
+        {"turns_ms": [1.0, 2.0, 4.0], "turns_cpu_ms": [1.0, 1.0, 2.0]},
+        {"turns_ms": [3.0, 6.0, 8.0, 90.0], "turns_cpu_ms": [2.0, 2.0, 8.0, 90.0]},
+        {"error": "no"},
+        RuntimeError("killed"),
+    ]
+    monkeypatch.setattr(turns, "call_in_turns", lambda functions: figures)
+    first, other, failed, killed = step_case.measure_in_turns([StepCase("ours", "none")] * 4, 5)
+    assert "ratio" not in first and first["steps_per_turn"] == 5
+    assert (other["ratio"], other["cpu_ratio"]) == (3, 2)
+    assert other["ratio_10"] == pytest.approx(2.2) and other["cpu_ratio_90"] == pytest.approx(
+        3.6
+    )
+    assert failed["error"] == "no" and "killed" in killed["error"]
+
+
+def _three_turns(turn, path, name):
+    for _ in range(3):
+        with open(path, "a") as file:
+            file.write(name)
+        turn.pass_on()
+    return name
+
+
+def _killed(turn):
+    os._exit(1)
+
+
+@pytest.mark.slow
+def test_processes_run_one_at_a_time_and_may_be_killed(tmp_path):
+    three = functools.partial(_three_turns, path=str(tmp_path / "log"))
+    found = turns.call_in_turns(
+        [functools.partial(three, name="a"), _killed, functools.partial(three, name="b")]
+    )
+    assert found[::2] == ["a", "b"] and isinstance(found[1], RuntimeError)
+    assert (tmp_path / "log").read_text() == "ababab"
+
+
+@pytest.mark.slow
+def test_variants_of_a_shape_take_turns(tmp_path):
+    json_file = tmp_path / "step.json"
+    arguments = ["--turns", "2", "--variants", "ours", "ours, LazySGD"]
+    arguments += ["--sweep", "num_classes=500", *SMALL, "--json", str(json_file)]
+    step.main(arguments)
+    first, other = json.loads(json_file.read_text())["rows"]
+    assert len(first["turns_ms"]) == 3
+    assert 0 < other["cpu_ratio_10"] <= other["cpu_ratio"] <= other["cpu_ratio_90"]
+
+
+def test_more_threads_than_cores_are_refused(capsys):
+    with pytest.raises(SystemExit):
+        step.main(["--threads", "5000"])
+    assert re.search(r"may use \d+ cores, not 5000", capsys.readouterr().err)
+    with pytest.raises(SystemExit):
+        step.main(["--turns", "0"])
+    assert "expected a whole number above 0; got '0'" in capsys.readouterr().err

@@ -7,6 +7,12 @@ forward and the backward pass. `limit` is the least possible time on the machine
 shares its negatives: that of the matrix products at the measured rate, plus that of the bytes
 at the measured bandwidth. With `--device gpu`, everything runs on the first GPU, and memory is
 that of its tensors.
+
+On a busy machine, let the variants of a shape take turns (`--turns 10`: ten steps each). Then
+each line also tells how many times as long as the first variant it took, wall and CPU time.
+
+PyTorch's lines need the extra `rivals` (`pip install 'tf_largeout[rivals]'`). Their loop is
+written by hand, with batches in memory; our lines have that of Keras's `fit`.
 """
 
 import argparse
@@ -16,7 +22,7 @@ from tqdm import tqdm
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_step
-from tf_largeout.benchmarks.harness.step_case import StepCase
+from tf_largeout.benchmarks.harness.step_case import StepCase, measure_in_turns
 from tf_largeout.benchmarks.methods.optimizers import ROW_PASSES
 
 VARIANTS = {
@@ -46,7 +52,13 @@ OTHER_VARIANTS = {
     "own hard, inverted file": ("inverted_file", "lazy_adam"),
     "own hard, exact": ("top_k_head", "lazy_adam"),
 }
-ALL_VARIANTS = {**VARIANTS, **OTHER_VARIANTS}
+# The same on request in PyTorch, by `pytorch/steps.py`.
+TORCH_VARIANTS = {
+    "PyTorch, sampled softmax + SparseAdam": ("torch_sampled_softmax", "SparseAdam"),
+    "PyTorch, exact softmax + fused Adam": ("torch_softmax", "fused Adam"),
+    "PyTorch, exact in chunks + fused Adam": ("torch_softmax_in_chunks", "fused Adam"),
+}
+ALL_VARIANTS = {**VARIANTS, **OTHER_VARIANTS, **TORCH_VARIANTS}
 BASE = {"num_classes": 1_000_000, "dim": 128, "batch_size": 256, "num_sampled": 1024}
 SWEEPS = {
     "num_classes": [10_000, 100_000, 1_000_000],
@@ -61,16 +73,18 @@ def main(arguments=None):
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
-        machine.use(options.device)
+        machine.use(options.device, options.threads)
     except RuntimeError as error:
         parser.error(str(error))
-    cases = list(_cases(options))
+    shapes = list(_shapes(options))
     rows = []
     limits = machine.limits()
-    for label, case in tqdm(cases, desc="step", unit="case"):
-        rows.append({"variant": label, **case.measure()})
-        rows[-1]["limit_ms"] = limit_ms(case, limits) if label in VARIANTS else None
-        tqdm.write(_line(rows[-1]))
+    with tqdm(total=len(shapes) * len(options.variants), desc="step", unit="case") as progress:
+        for shape in shapes:
+            for row in _rows(shape, options, limits):
+                rows.append(row)
+                progress.write(_line(row))
+                progress.update()
     report = {"machine": machine.describe(), "limits": limits, "rows": rows}
     if options.json:
         write_json(options.json, report)
@@ -94,29 +108,46 @@ def limit_ms(case, limits):
     return 1e3 * (seconds + (row_bytes + logit_bytes) / (limits["gb_per_s"] * 1e9))
 
 
-def _cases(options):
+def _shapes(options):
+    """Yields each shape once; the base shape is on every sweep."""
     base = {**BASE, **{name: values[0] for name, values in options.base}}
-    seen = set()
+    seen = []
     for name, values in options.sweep or SWEEPS.items():
         for value in values:
-            for label in options.variants:
-                method, optimizer = ALL_VARIANTS[label]
-                shape = {**base, name: value}
-                limits = {"max_steps": options.steps, "max_seconds": options.seconds}
-                case = StepCase(method, optimizer, **shape, **limits, device=options.device)
-                if case not in seen:  # the base shape is on every sweep
-                    yield label, case
-                seen.add(case)
+            shape = {**base, name: value}
+            if shape not in seen:
+                yield shape
+            seen.append(shape)
+
+
+def _rows(shape, options, limits):
+    """Yields the row of each variant on a shape."""
+    run = {
+        "max_steps": options.steps,
+        "max_seconds": options.seconds,
+        "device": options.device,
+        "threads": options.threads,
+    }
+    cases = [StepCase(*ALL_VARIANTS[label], **shape, **run) for label in options.variants]
+    if options.turns:
+        measured = measure_in_turns(cases, options.turns)
+    else:
+        measured = (case.measure() for case in cases)
+    for label, case, row in zip(options.variants, cases, measured, strict=True):
+        limit = limit_ms(case, limits) if label in VARIANTS else None
+        yield {"variant": label, **row, "limit_ms": limit}
 
 
 def _line(row):
     shape = " ".join(f"{name} {row[name]:,}" for name in BASE)
     if "error" in row:
-        return f"{row['variant']:32} {shape}: {row['error']}"
+        return f"{row['variant']:37} {shape}: {row['error']}"
     limit = f" (limit {row['limit_ms']:.2f})" if row["limit_ms"] else ""
-    times = f"{row['ms']:8.2f} ms{limit}"
+    times = f"{row['ms']:8.2f} ms{limit}, CPU {row['cpu_ms']:.2f} ms"
+    if "ratio" in row:
+        times += f", {row['ratio']:.2f} and CPU {row['cpu_ratio']:.2f} times the first"
     memory = f"peak {row['peak_mb']:,.0f} MiB, of which a step {row['step_mb']:,.0f} MiB"
-    return f"{row['variant']:32} {shape}: {times}, {memory}"
+    return f"{row['variant']:37} {shape}: {times}, {memory}"
 
 
 def _assignment(text):
@@ -126,6 +157,12 @@ def _assignment(text):
             f"expected NAME=VALUE,... with NAME among {', '.join(BASE)}; got {text!r}"
         )
     return name, [int(value) for value in values.split(",")]
+
+
+def _positive(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number above 0; got {text!r}")
+    return int(text)
 
 
 def _parser():
@@ -144,6 +181,13 @@ def _parser():
         help="by default those whose batch shares its negatives",
     )
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
+    parser.add_argument("--threads", type=_positive, help="and cores; by default all")
+    parser.add_argument(
+        "--turns",
+        type=_positive,
+        metavar="STEPS",
+        help="variants of a shape take turns of so many steps; by default one follows another",
+    )
     parser.add_argument("--steps", type=int, default=60, help="measured steps at most")
     parser.add_argument("--seconds", type=float, default=15.0, help="measured time at most")
     parser.add_argument("--json", help="file for the figures")

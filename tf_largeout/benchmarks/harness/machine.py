@@ -28,13 +28,26 @@ def describe():
     }
 
 
-def use(device):
+def use(device, threads=None):
     """Selects "cpu" or the first "gpu" for TensorFlow, before it has run anything.
 
+    Args:
+        device: "cpu" or "gpu".
+        threads: The number of cores for this process and of threads for TensorFlow's ops; None
+            for all.
+
     Raises:
-        RuntimeError: If there is no GPU, or the ops do not run on it.
+        RuntimeError: If there is no GPU, or the ops do not run on it, or there are fewer cores.
     """
     import tensorflow as tf
+
+    if threads:
+        cores = sorted(os.sched_getaffinity(0))
+        if threads > len(cores):
+            raise RuntimeError(f"This process may use {len(cores)} cores, not {threads}")
+        os.sched_setaffinity(0, cores[-threads:])
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
 
     gpus = tf.config.list_physical_devices("GPU")[: 1 if device == "gpu" else 0]
     tf.config.set_visible_devices(gpus, "GPU")

@@ -1,27 +1,31 @@
 """One configuration of the `step` benchmark, measured in its own process."""
 
 import dataclasses
-import time
+import functools
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness import machine, own_process, turns
+from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
 from tf_largeout.benchmarks.harness.tasks import from_arrays
 from tf_largeout.benchmarks.methods.method_table import METHODS
+from tf_largeout.benchmarks.pytorch import step_process
 
 _BATCHES = 32  # distinct batches, so that a step reads rows that the previous step did not load
-_WARM_UP = 5
+_KILLED = {"error": "the process was killed, most likely for want of memory"}
 
 
 @dataclasses.dataclass(frozen=True)
 class StepCase:
     """A configuration: a method of `METHODS` with an optimizer of `OPTIMIZERS`.
 
-    Features come from a dense layer of width `dim`, so that the step also computes the gradient
-    of the features. Labels are uniform, so that a step uses as many distinct rows as possible.
+    The method can also be one of `pytorch/steps.py`, which has its own optimizer. Features come
+    from a dense layer of width `dim`, so that the step also computes the gradient of the
+    features. Labels are uniform, so that a step uses as many distinct rows as possible.
     `device` is "cpu" or "gpu". Memory is that of the process, or of its tensors on the GPU.
+    With `threads`, the libraries have that many threads, and the process as many cores.
     """
 
     method: str
@@ -33,25 +37,33 @@ class StepCase:
     max_steps: int = 60
     max_seconds: float = 15.0
     device: str = "cpu"
+    threads: int | None = None
 
     def measure(self):
         """Measures in a new process and returns the figures as a dict."""
         try:
-            figures = own_process.call(self._figures_or_error)
+            figures = own_process.call(self.figures_or_error)
         except RuntimeError:
-            figures = {"error": "the process was killed, most likely for want of memory"}
+            figures = _KILLED
         return {**dataclasses.asdict(self), **figures}
 
-    def _figures_or_error(self):
+    def figures_or_error(self, turn=None, steps_per_turn=0):
+        """Selects device and threads for this process; returns the figures, or an error."""
         try:
-            machine.use(self.device)
-            return self.figures()
+            machine.use(self.device, self.threads)
+            return self.figures(turn, steps_per_turn)
         except Exception as error:  # a line of the report must say what happened
             return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
-    def figures(self):
-        """Median, 10th and 90th percentile of step time, and memory; in this process."""
+    def figures(self, turn=None, steps_per_turn=0):
+        """Percentiles of wall and CPU time of a step, and memory; in this process."""
         task = dense_task(self.num_classes, self.dim, self.batch_size)
+        if self.method.startswith("torch_"):
+            return step_process.measure(self, task, turn, steps_per_turn)
+        clock = StepClock(self.max_steps, self.max_seconds, self.device, turn, steps_per_turn)
+        return self._measure_fit(task, clock)
+
+    def _measure_fit(self, task, clock):
         settings = METHODS[self.method].settings_for(
             "step",
             dim=self.dim,
@@ -66,48 +78,63 @@ class StepCase:
         model(tf.constant(task.test[0][:1]))
         model.optimizer.build(model.trainable_variables)
         standing = machine.resident_mb(self.device)
-        times = StepTimes(self.max_steps, self.max_seconds, self.device)
         model.fit(
             task.train,
-            steps_per_epoch=_WARM_UP + self.max_steps,
+            steps_per_epoch=WARM_UP + self.max_steps,
             verbose=0,
             shuffle=False,
-            callbacks=[times],
+            callbacks=[StepTimes(clock)],
         )
-        low, median, high = np.percentile(times.milliseconds, [10, 50, 90])
-        return {
-            "ms": median,
-            "ms_10": low,
-            "ms_90": high,
-            "steps": len(times.milliseconds),
-            "peak_mb": machine.peak_mb(self.device),
-            "weights_and_slots_mb": standing,
-            "step_mb": times.peak_mb - standing,
-        }
+        return clock.figures(standing)
+
+
+def measure_in_turns(cases, steps_per_turn):
+    """The figures of each case, measured in turns of so many steps.
+
+    Each case has its own process. All exist at the same time, and one at a time runs. Figures
+    contain how many times as long as the first case each case took, wall and CPU time: the
+    median over the turns, with 10th and 90th percentile.
+    """
+    calls = [
+        functools.partial(case.figures_or_error, steps_per_turn=steps_per_turn)
+        for case in cases
+    ]
+    found = [
+        _KILLED if isinstance(figures, RuntimeError) else figures
+        for figures in turns.call_in_turns(calls)
+    ]
+    rows = [
+        {**dataclasses.asdict(case), "steps_per_turn": steps_per_turn, **figures}
+        for case, figures in zip(cases, found, strict=True)
+    ]
+    for row in rows[1:]:
+        if "error" not in row and "error" not in rows[0]:
+            row |= _ratios(row, rows[0])
+    return rows
+
+
+def _ratios(row, first):
+    ratios = {}
+    for kind in ("", "cpu_"):
+        turns_ms = row[f"turns_{kind}ms"], first[f"turns_{kind}ms"]
+        both = [mine / other for mine, other in zip(*turns_ms, strict=False)]
+        names = [f"{kind}ratio_10", f"{kind}ratio", f"{kind}ratio_90"]
+        ratios |= dict(zip(names, np.percentile(both, [10, 50, 90]).tolist(), strict=True))
+    return ratios
 
 
 class StepTimes(keras.callbacks.Callback):
-    """Wall time of each step of `fit` after the warm-up, and peak memory in that time."""
+    """Measures the steps of `fit` by a `StepClock`."""
 
-    def __init__(self, max_steps, max_seconds, device="cpu"):
+    def __init__(self, clock):
         super().__init__()
-        self.max_steps, self.max_seconds, self.device = max_steps, max_seconds, device
-        self.milliseconds = []
+        self.clock = clock
 
     def on_train_batch_begin(self, batch, logs=None):
-        if batch == _WARM_UP:
-            machine.reset_peak(self.device)
-        self.start = time.perf_counter()
+        self.clock.begin()
 
     def on_train_batch_end(self, batch, logs=None):
-        machine.finish()
-        if batch >= _WARM_UP:
-            self.milliseconds.append(1e3 * (time.perf_counter() - self.start))
-            enough = sum(self.milliseconds) > 1e3 * self.max_seconds
-            self.model.stop_training = enough and len(self.milliseconds) >= 5
-
-    def on_train_end(self, logs=None):
-        self.peak_mb = machine.peak_mb(self.device)
+        self.model.stop_training = self.clock.end()
 
 
 def dense_task(num_classes, dim, batch_size):

@@ -51,9 +51,14 @@ class RivalModel(abc.ABC):
 def load_package(name):
     """Returns the package, or raises an ImportError that names the extra to install."""
     if importlib.util.find_spec(name) is None:
-        raise ImportError(
-            f"The package {name} is not installed. To install all packages that the "
-            'benchmarks compare with, run: pip install "tf_largeout[rivals]"',
-            name=name,
-        )
+        raise not_installed(name)
     return importlib.import_module(name)
+
+
+def not_installed(name):
+    """Returns the ImportError that names the extra to install."""
+    return ImportError(
+        f"The package {name} is not installed. To install all packages that the benchmarks "
+        'compare with, run: pip install "tf_largeout[rivals]"',
+        name=name,
+    )

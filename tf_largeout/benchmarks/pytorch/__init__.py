@@ -1,0 +1,1 @@
+"""Training steps of PyTorch, in processes without TensorFlow."""

@@ -1,0 +1,76 @@
+"""`measure`."""
+
+import dataclasses
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from tf_largeout.benchmarks.rivals.rival_model import not_installed
+
+# TensorFlow and PyTorch crash in one process. So this program imports modules of the package
+# without its `__init__`, which imports TensorFlow.
+_PROGRAM = """
+import json, sys, types
+package = types.ModuleType("tf_largeout")
+package.__path__ = [sys.argv[1]]
+sys.modules["tf_largeout"] = package
+from tf_largeout.benchmarks.pytorch import steps
+steps.main(json.loads(sys.argv[2]))
+"""
+_ROOT = pathlib.Path(__file__).parents[2]
+
+
+def measure(case, task, turn=None, steps_per_turn=0):
+    """Measures the steps of PyTorch in a process of its own.
+
+    Args:
+        case: A `StepCase`.
+        task: The `Task` with the batches.
+        turn: As for a `StepClock`.
+        steps_per_turn: As for a `StepClock`.
+
+    Returns:
+        The figures of a `StepClock`, `library`, the version of torch, and `loss`, its function.
+
+    Raises:
+        ImportError: If there is no torch.
+        ValueError: If the device is not a CPU.
+        RuntimeError: If the process failed; with the last line of its messages.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise not_installed("torch")
+    if case.device != "cpu":
+        raise ValueError("The steps of PyTorch are measured on a CPU only: use --device cpu.")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "arrays.npz"
+        features, labels = map(np.stack, zip(*task.one_epoch(), strict=True))
+        np.savez(path, features=features, labels=labels)
+        turns = {"arrays": str(path), "steps_per_turn": steps_per_turn if turn else 0}
+        return _run({**dataclasses.asdict(case), **turns}, turn)
+
+
+def _run(case, turn):
+    command = [sys.executable, "-c", _PROGRAM, str(_ROOT), json.dumps(case)]
+    with tempfile.TemporaryFile("w+") as messages:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            text=True,
+        )
+        with process:
+            for line in process.stdout:
+                figures = json.loads(line)
+                if figures is not None:
+                    return figures
+                turn.pass_on()
+                print(file=process.stdin, flush=True)
+        messages.seek(0)
+        last = (messages.read().splitlines() or [f"exit code {process.returncode}"])[-1]
+    raise RuntimeError(f"The process of PyTorch failed: {last}")
