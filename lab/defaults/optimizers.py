@@ -13,10 +13,14 @@ import pathlib
 
 import keras
 
+from lab.shared.directions import add_task
+from lab.shared.figures import mean_and_deviation
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.benchmarks.harness import machine, own_process, tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import mean_and_deviation, write_json
+from tf_largeout.benchmarks.harness.files import write_json
+
+add_task()
 
 _STEPS_PER_EXECUTION = 16
 

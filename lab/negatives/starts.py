@@ -15,12 +15,16 @@ import pathlib
 import keras
 
 from lab.shared import language_model_case
+from lab.shared.directions import add_task
+from lab.shared.figures import mean_and_deviation
 from tf_largeout.benchmarks.harness import machine, own_process, tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import mean_and_deviation, write_json
+from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from tf_largeout.benchmarks.methods.method_table import METHODS
+
+add_task()
 
 _NEGATIVES = 1024  # for texts; a task has its own number
 _TEXTS = ("brown", "gcide")

@@ -13,10 +13,11 @@ import dataclasses
 import json
 import pathlib
 
+from lab.shared.figures import mean_and_deviation
 from lab.shared.language_model_case import WITHOUT_NEGATIVES, Setting, train
 from lab.shared.plots import draw_perplexity
 from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import mean_and_deviation, write_json
+from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
 from tf_largeout.benchmarks.methods.samplers import SAMPLERS
 

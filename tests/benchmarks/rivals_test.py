@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tf_largeout.benchmarks.harness import tasks
+from tf_largeout.benchmarks.harness.step_case import dense_task
 from tf_largeout.benchmarks.rivals import RIVALS
 from tf_largeout.benchmarks.rivals.examples import Examples
 from tf_largeout.benchmarks.rivals.rival_run import RivalRun
@@ -125,6 +126,6 @@ def test_examples_are_one_epoch_of_the_task():
 
 
 def test_a_task_of_dense_vectors_is_rejected():
-    task = tasks.load("directions", 64)
+    task = dense_task(num_classes=40, dim=4, batch_size=64)
     with pytest.raises(ValueError, match="the examples of this task are dense vectors"):
         Examples.of_task(task)

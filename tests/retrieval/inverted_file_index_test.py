@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from lab.retrieval import row_kinds
 from tests.slow import slow_but
-from tf_largeout.benchmarks.harness import row_kinds
 from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex
 
 pytestmark = pytest.mark.portable

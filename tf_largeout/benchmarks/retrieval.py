@@ -19,7 +19,7 @@ import time
 import numpy as np
 from tqdm import tqdm
 
-from tf_largeout.benchmarks.harness import machine, own_process, row_kinds
+from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_search
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
@@ -33,7 +33,7 @@ _WARM_UP = 5
 def main(arguments=None):
     """Runs the measurements of the command line and returns the report."""
     options = _parser().parse_args(arguments)
-    weights = options.weights or (_made(options) if options.rows else _trained(options))
+    weights = options.weights or _trained(options)
     for name in _THREADS:
         os.environ[name] = "1"
     rows = []
@@ -43,8 +43,7 @@ def main(arguments=None):
             tqdm.write(_line(rows[-1]))
     with np.load(weights) as file:
         shape = dict(zip(("num_classes", "dim"), file["W"].shape, strict=True))
-    task = options.rows or options.task
-    report = {"machine": machine.describe(), "task": task, **shape, "rows": rows}
+    report = {"machine": machine.describe(), "task": options.task, **shape, "rows": rows}
     if options.json:
         write_json(options.json, report)
     if options.png:
@@ -156,14 +155,6 @@ def _times(search, queries, k, batch, seconds):
     return {"p50_ms": float(p50), "p99_ms": float(p99), "qps": 1e3 * batch / float(p50)}
 
 
-def _made(options):
-    """Path of synthetic rows."""
-    path = pathlib.Path(options.out) / f"{options.rows}.npz"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    row_kinds.write(options.rows, options.classes, options.dim, path)
-    return str(path)
-
-
 def _trained(options):
     """Path of the weights and queries of a trained model, which is trained if needed."""
     directory = pathlib.Path(options.out)
@@ -233,9 +224,6 @@ def _parser():
     add("--method-of-training", default="ours", help="of `race`")
     add("--out", default="benchmark-results/retrieval", help="directory of the weights")
     add("--weights", help="an .npz with W, b and H instead, see `search`")
-    add("--rows", choices=row_kinds.ROW_KINDS, help="rows of this kind instead")
-    add("--classes", type=int, default=100_000, help="number of those rows")
-    add("--dim", type=int, default=64, help="their width")
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     add("--k", type=int, nargs="+", default=[10, 1, 100], help="the picture is of the first")
     add("--batches", type=int, nargs="+", default=[1, 16, 64])

@@ -4,15 +4,8 @@ import contextlib
 import json
 import os
 import pathlib
-import statistics
 
 from tf_largeout.atomic_file import atomic_file
-
-
-def mean_and_deviation(values, digits=1):
-    """Mean ± standard deviation as text; a single value alone; "" without values."""
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.mean(values):,.{digits}f}{spread}" if values else ""
 
 
 def write_json(path, content):

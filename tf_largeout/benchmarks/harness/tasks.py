@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import datasets
-from tf_largeout.benchmarks.harness.directions import directions
 from tf_largeout.datasets import pipeline
 from tf_largeout.layers import EmbeddingBag
 
@@ -153,20 +152,6 @@ def _endless_batches(features, labels, batch_size):
     return pipeline.batches(examples, batch_size, 0, gather).repeat()
 
 
-def from_directions(name, batch_size, seed, on_validation):
-    """The synthetic problem of `directions`, tested on training examples."""
-    (features, labels), test = directions()
-    train = tf.data.Dataset.from_tensor_slices((features, labels))
-    return Task(
-        num_classes=20_000,
-        num_features=0,
-        train=train.shuffle(len(labels), seed=seed).repeat().batch(batch_size),
-        test=test,
-        label_counts=np.bincount(labels, minlength=20_000),
-        num_examples=len(labels),
-    )
-
-
 def collect(batches):
     """All of a finite dataset as (features, labels), labels padded with -1 to one width."""
     features, labels = zip(*batches.as_numpy_iterator(), strict=True)
@@ -184,7 +169,6 @@ TASKS = {
     "linux_callees": from_dataset,
     "linux_callees/constants": from_dataset,
     "linux_callees/fields": from_dataset,
-    "directions": from_directions,
     "synthetic": synthetic(),
     "synthetic_multilabel": synthetic(max_labels=3),
 }

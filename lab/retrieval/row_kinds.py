@@ -1,4 +1,9 @@
-"""Synthetic rows and queries, for `tf_largeout.benchmarks retrieval --rows`."""
+"""`python -m lab.retrieval.row_kinds KIND PATH`: synthetic rows and queries.
+
+It writes them in the format of `python -m tf_largeout.benchmarks retrieval --weights PATH`.
+"""
+
+import argparse
 
 import numpy as np
 
@@ -28,15 +33,26 @@ def duplicates(draws, num_classes, dim):
 ROW_KINDS = {"clusters": clusters, "uniform": uniform, "duplicates": duplicates}
 
 
-def write(kind, num_classes, dim, path):
-    """Writes rows, biases and queries in the format of `retrieval --weights`."""
-    rows, bias, queries = ROW_KINDS[kind](np.random.default_rng(0), num_classes, dim)
-    bias = np.zeros(num_classes) if bias is None else bias
+def main(arguments=None):
+    """Writes rows, biases and queries as the command line says."""
+    parser = argparse.ArgumentParser("python -m lab.retrieval.row_kinds", description=__doc__)
+    parser.add_argument("kind", choices=ROW_KINDS)
+    parser.add_argument("path", help="an .npz file")
+    parser.add_argument("--classes", type=int, default=100_000, help="number of rows")
+    parser.add_argument("--dim", type=int, default=64, help="their width")
+    options = parser.parse_args(arguments)
+    draws = np.random.default_rng(0)
+    rows, bias, queries = ROW_KINDS[options.kind](draws, options.classes, options.dim)
+    bias = np.zeros(options.classes) if bias is None else bias
     arrays = {"W": rows, "b": bias, "H": queries}
-    np.savez(path, **{name: one.astype(np.float32) for name, one in arrays.items()})
+    np.savez(options.path, **{name: one.astype(np.float32) for name, one in arrays.items()})
 
 
 def _near(draws, rows):
     """Queries near some of the rows."""
     queries = rows[draws.integers(0, len(rows), 4096)]
     return queries + 0.3 * draws.standard_normal(queries.shape)
+
+
+if __name__ == "__main__":
+    main()
