@@ -12,7 +12,6 @@ table, draws P@1 against seconds (curves.png), saves the model of `tf_largeout` 
 loads it again, and predicts the places of some names.
 """
 
-import argparse
 import math
 import pathlib
 
@@ -21,6 +20,7 @@ import numpy as np
 
 import tf_largeout as tflo
 from tf_largeout.benchmarks.harness import demo_estimate, machine, tasks
+from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_race
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
@@ -178,11 +178,7 @@ def answer(model, data, names):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m tf_largeout.benchmarks demo",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("demo", __doc__, has_picture=False)
     add = parser.add_argument
     add("names", nargs="*", help="names to predict the places of, in any script")
     add(
@@ -192,5 +188,4 @@ def _parser():
         help="of our method; 2, or .1 for a tenth of one",
     )
     add("--out", default="demo", help="directory of the model, the picture and the figures")
-    add("--json", help="file for the figures (default: OUT/figures.json)")
     return parser

@@ -7,13 +7,13 @@ previous measurement. Searches run from the first step on. The last lines are th
 machine for the matrix products and for the bytes of the rows that the step reads and writes.
 """
 
-import argparse
 import time
 
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.benchmarks.harness import machine, own_process, tasks
+from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_profile
 from tf_largeout.benchmarks.harness.tasks import TASKS
@@ -126,15 +126,9 @@ def _lines(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m tf_largeout.benchmarks profile",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("profile", __doc__)
     add = parser.add_argument
     add("--task", choices=TASKS, default="place_names")
     add("--methods", nargs="+", choices=METHODS, default=["ours", "stock_best"])
     add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
-    add("--json", help="file for the figures")
-    add("--png", help="file for the picture")
     return parser

@@ -15,6 +15,7 @@ import dataclasses
 import pathlib
 
 from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_race
 from tf_largeout.benchmarks.harness.tasks import TASKS
@@ -121,11 +122,7 @@ def setting_argument(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m tf_largeout.benchmarks race",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("race", __doc__)
     add = parser.add_argument
     add("--task", choices=TASKS, default="linux_callees")
     add("--methods", nargs="+", choices=[*METHODS, *RIVALS], default=_DEFAULT_METHODS)
@@ -137,6 +134,4 @@ def _parser():
     add("--by-cpu", action="store_true", help="seconds of computation, not of the wall clock")
     add("--validation", action="store_true", help="test on a part of the training split")
     add("--out", help="directory of logs and checkpoints")
-    add("--json", help="file for the figures")
-    add("--png", help="file for the picture")
     return parser

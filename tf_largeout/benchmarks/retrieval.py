@@ -11,15 +11,17 @@ P@1 of the classes found. Times include the conversion from and to NumPy arrays.
 growth of the process when the index was built, including its own copy of the rows.
 """
 
-import argparse
 import os
 import pathlib
 import time
 
+import keras
 import numpy as np
+import tensorflow as tf
 from tqdm import tqdm
 
-from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness import machine, own_process, tasks
+from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_search
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
@@ -64,8 +66,6 @@ def measure(method, weights, k, batches, queries, seconds):
         queries: the number of queries from which the recall is computed.
         seconds: about how long each time is measured.
     """
-    import tensorflow as tf
-
     tf.config.threading.set_intra_op_parallelism_threads(1)
     with np.load(weights) as file:
         # At random, because test examples may come in an order.
@@ -178,10 +178,6 @@ def _trained(options):
 
 def _write_weights(model_path, task_name, path):
     """Writes the class weights of a saved model and its test inputs to the output layer."""
-    import keras
-
-    from tf_largeout.benchmarks.harness import tasks
-
     model = keras.models.load_model(model_path, compile=False)
     layer = model.layers[-1]
     encoder = keras.Model(model.inputs, layer.input)
@@ -213,11 +209,7 @@ def _line(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m tf_largeout.benchmarks retrieval",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("retrieval", __doc__)
     add = parser.add_argument
     add("--task", default="linux_callees", help="what the model is trained on")
     add("--training-seconds", type=float, default=120.0)
@@ -229,6 +221,4 @@ def _parser():
     add("--batches", type=int, nargs="+", default=[1, 16, 64])
     add("--queries", type=int, default=2000, help="that tell the recall")
     add("--seconds", type=float, default=1.0, help="of each measurement")
-    add("--json", help="file for the figures")
-    add("--png", help="file for the picture")
     return parser

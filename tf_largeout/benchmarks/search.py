@@ -7,7 +7,6 @@ Without a file they are random clusters, which show how the time grows, but not 
 real weights. The time is that of the search alone, without building its structure.
 """
 
-import argparse
 import time
 
 import numpy as np
@@ -16,6 +15,7 @@ from tqdm import tqdm
 
 from tf_largeout import layers, samplers
 from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_search
 
@@ -154,9 +154,7 @@ def _line(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m tf_largeout.benchmarks search", description=__doc__
-    )
+    parser = new_parser("search", __doc__)
     parser.add_argument("--weights", help="file with trained weights and queries, see above")
     parser.add_argument("--num_classes", type=int, default=200_000, help="of synthetic weights")
     parser.add_argument("--dim", type=int, default=128, help="of synthetic weights")
@@ -164,6 +162,4 @@ def _parser():
     parser.add_argument("--batch_size", type=int, default=256)
     parser.add_argument("--steps", type=int, default=60, help="measured batches")
     parser.add_argument("--settings", nargs="+", choices=SEARCHES, default=list(SEARCHES))
-    parser.add_argument("--json", help="file for the figures")
-    parser.add_argument("--png", help="file for the picture")
     return parser

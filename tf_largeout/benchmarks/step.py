@@ -20,6 +20,7 @@ import argparse
 from tqdm import tqdm
 
 from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_step
 from tf_largeout.benchmarks.harness.step_case import StepCase, measure_in_turns
@@ -166,9 +167,7 @@ def _positive(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m tf_largeout.benchmarks step", description=__doc__
-    )
+    parser = new_parser("step", __doc__)
     parser.add_argument("--sweep", type=_assignment, action="append", metavar="NAME=V,...")
     parser.add_argument(
         "--base", type=_assignment, action="append", default=[], metavar="NAME=V"
@@ -190,6 +189,4 @@ def _parser():
     )
     parser.add_argument("--steps", type=int, default=60, help="measured steps at most")
     parser.add_argument("--seconds", type=float, default=15.0, help="measured time at most")
-    parser.add_argument("--json", help="file for the figures")
-    parser.add_argument("--png", help="file for the picture")
     return parser

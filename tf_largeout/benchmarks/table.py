@@ -6,10 +6,10 @@ reference, and peak memory. Times are of training alone. `--columns costs` shows
 training and answers instead.
 """
 
-import argparse
 import json
 import pathlib
 
+from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_comparison
 from tf_largeout.benchmarks.race import seconds_to
@@ -197,11 +197,7 @@ def _kind(log):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m tf_largeout.benchmarks table",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("table", __doc__)
     add = parser.add_argument
     add("--logs", nargs="+", required=True, help="logs, directories of logs, race reports")
     add(
@@ -210,7 +206,5 @@ def _parser():
         help="method or title of the log whose P@1 the times are to",
     )
     add("--columns", choices=_COLUMNS, default="learning")
-    add("--json", help="file for the figures")
     add("--markdown", help="file for the table")
-    add("--png", help="file for the picture")
     return parser

@@ -10,6 +10,7 @@ import argparse
 import pathlib
 
 from tf_largeout.benchmarks.harness import machine
+from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
@@ -87,11 +88,7 @@ def positive(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m tf_largeout.benchmarks tune",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("tune", __doc__, has_picture=False)
     add = parser.add_argument
     add("--task", choices=TASKS, default="linux_callees")
     add("--methods", nargs="+", choices=METHODS, required=True)
@@ -107,5 +104,4 @@ def _parser():
     add("--sample", type=int, default=5000, help="validation examples of an evaluation")
     add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
     add("--out", help="directory of the runs' logs")
-    add("--json", help="file for the figures (default: OUT/tune.json)")
     return parser

@@ -8,7 +8,12 @@ import dataclasses
 import functools
 import tempfile
 
+import keras
 import numpy as np
+import tensorflow as tf
+
+from tf_largeout import layers, serving
+from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex, LSHIndex
 
 _NUM_EXCLUDED, _SHARE_ALLOWED = 50, 0.1
 
@@ -45,8 +50,6 @@ def _of_index(index):
 
 def brute_force(problem):
     """`BruteForceIndex`, also with filters."""
-    from tf_largeout.retrieval import BruteForceIndex
-
     index = BruteForceIndex().build(problem.rows, problem.bias)
     yield "exact", _of_index(index)
     yield from _filtered(index, problem)
@@ -72,8 +75,6 @@ def _filtered(index, problem):
 
 def inverted_file(problem):
     """`InvertedFileIndex`, with defaults and other recalls, also with a filter."""
-    from tf_largeout.retrieval import InvertedFileIndex
-
     yield "defaults", _of_index(InvertedFileIndex().build(problem.rows, problem.bias))
     for target in (0.8, 0.9, 0.95, 0.99):
         index = InvertedFileIndex(recall_target=target)
@@ -86,8 +87,6 @@ def inverted_file(problem):
 
 def lsh(problem, hash):
     """`LSHIndex` with a hash."""
-    from tf_largeout.retrieval import LSHIndex
-
     for num_candidates in (256, 1024, 4096, 16384, 65536):
         index = LSHIndex(num_candidates, hash=hash).build(problem.rows, problem.bias)
         yield f"{num_candidates} candidates", _of_index(index)
@@ -95,8 +94,6 @@ def lsh(problem, hash):
 
 def matmul(problem):
     """Scores all classes and finds the best of them, in TensorFlow."""
-    import tensorflow as tf
-
     rows, bias = tf.Variable(problem.rows), tf.Variable(problem.bias)
 
     specs = [tf.TensorSpec([None, problem.rows.shape[1]]), tf.TensorSpec([], tf.int32)]
@@ -110,11 +107,6 @@ def matmul(problem):
 
 def export(problem, ops, has_index):
     """A SavedModel of `serving.export`, called by its signature `serving_default`."""
-    import keras
-    import tensorflow as tf
-
-    from tf_largeout import layers, retrieval, serving
-
     model = keras.Sequential(
         [keras.Input([problem.rows.shape[1]]), layers.LargeOutput(len(problem.rows))]
     )
@@ -123,7 +115,7 @@ def export(problem, ops, has_index):
     for target in (0.8, 0.9, 0.95, 0.99) if has_index else (None,):
         index = None
         if has_index:
-            index = retrieval.InvertedFileIndex(recall_target=target)
+            index = InvertedFileIndex(recall_target=target)
             index.build(problem.rows, problem.bias, queries=problem.queries)
         with tempfile.TemporaryDirectory() as folder:
             serving.export(model, f"{folder}/1", k=problem.most_k, index=index, ops=ops)
@@ -133,8 +125,6 @@ def export(problem, ops, has_index):
 
 
 def _ask(loaded, queries, k):
-    import tensorflow as tf
-
     # This signature has a fixed k. The first of its results are used.
     found = loaded.signatures["serving_default"](features=tf.constant(queries))
     return found["ids"].numpy()[:, :k]
@@ -202,8 +192,6 @@ def usearch_graph(problem):
 
 def scann_tree(problem):
     """ScaNN: a tree, products of quantised rows, and exact scores of the best."""
-    import tensorflow as tf
-
     try:
         import scann
     except tf.errors.NotFoundError as error:

@@ -1,0 +1,22 @@
+"""The common part of the benchmarks' command lines."""
+
+import argparse
+
+
+def new_parser(name, description, has_picture=True):
+    """A parser for `python -m tf_largeout.benchmarks NAME`, with options for its files.
+
+    Args:
+        name: of the benchmark.
+        description: its docstring.
+        has_picture: whether there is an option `--png`, besides `--json`.
+    """
+    parser = argparse.ArgumentParser(
+        f"python -m tf_largeout.benchmarks {name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", help="file for the figures")
+    if has_picture:
+        parser.add_argument("--png", help="file for the picture")
+    return parser
