@@ -22,6 +22,9 @@ DTypeLike: TypeAlias = str | keras.DTypePolicy
 Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 Variable: TypeAlias = tf.Variable | keras.Variable
 
+# An elementwise function, such as the identity.
+Elementwise: TypeAlias = Callable[[tf.Tensor], tf.Tensor]
+
 # Arguments of ops that read and write a variable in place.
 VariableOrHandle: TypeAlias = tf.Variable | keras.Variable | tf.Tensor
 

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING, highest
+from tf_largeout.types import Elementwise
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
 
@@ -53,9 +54,7 @@ def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return fold(add, (tf.fill(tf.shape(labels)[:1], NOTHING), tf.zeros(tf.shape(labels))))
 
 
-def log_partitions(
-    fold: Fold, batch: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor]
-) -> tf.Tensor:
+def log_partitions(fold: Fold, batch: tf.Tensor, log_weight: Elementwise) -> tf.Tensor:
     """Returns the log of the sum over classes of `exp(log_weight(score))`, float32 `[B]`.
 
     Args:

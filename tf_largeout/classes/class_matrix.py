@@ -10,6 +10,7 @@ from tf_largeout.classes import blockwise, class_sums
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.ops import class_scan_ops, row_dot_ops
+from tf_largeout.types import Elementwise
 from tf_largeout.variables import replicas, row_observers
 
 
@@ -123,10 +124,7 @@ class ClassMatrix(ClassScorer):
         return class_scan_ops.label_logits(features, *self.variables(), ids, compute_dtype)
 
     def sum_over_classes(
-        self,
-        features: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor],
-        training: bool = False,
+        self, features: tf.Tensor, function: Elementwise, training: bool = False
     ) -> tf.Tensor:
         if not training:
             return super().sum_over_classes(features, function)
@@ -186,7 +184,7 @@ class ClassMatrix(ClassScorer):
         self,
         features: tf.Tensor,
         labels: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        function: Elementwise = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         embeddings, bias = self.variables()

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_shard import ClassShard
+from tf_largeout.types import Elementwise
 
 
 class ClassStatistics:
@@ -193,7 +194,7 @@ class ClassScorer:
         self,
         features: tf.Tensor,
         labels: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        function: Elementwise = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns `log sum_c exp(f(o_c))` and `f(o_y)`, with gradients, in O(num_classes).
@@ -213,10 +214,7 @@ class ClassScorer:
         raise self._missing("exact_scores")
 
     def sum_over_classes(
-        self,
-        features: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor],
-        training: bool = False,
+        self, features: tf.Tensor, function: Elementwise, training: bool = False
     ) -> tf.Tensor:
         """Returns the sum of `function(logit)` over all classes, float32 `[B]`.
 
@@ -241,7 +239,7 @@ class ClassScorer:
         return self.fold_logits(features, add, tf.zeros(tf.shape(features)[:1]))
 
     def log_partitions(
-        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+        self, features: tf.Tensor, log_weight: Elementwise | None = None
     ) -> tf.Tensor:
         """Returns the log of the sum over all classes of `exp(f(logit))`, exactly.
 
@@ -312,49 +310,62 @@ class ClassScorer:
         return NotImplementedError(f"{type(self).__name__} must define `{method}`.")
 
 
-class AbsoluteScores(ClassScorer):
-    """A view of classes that scores them by `|logit|`.
+class MappedScores(ClassScorer):
+    """The base class of views of classes whose scores are a function of other logits.
+
+    A subclass defines `mapped`, and overrides what can be computed faster.
 
     Args:
-        signed: The `ClassScorer` of the logits.
+        original: The `ClassScorer` of the logits.
 
     Attributes:
-        signed: As above.
+        original: As above.
     """
 
-    def __init__(self, signed: ClassScorer) -> None:
-        super().__init__(signed.num_classes, signed.dim, signed.has_bias, signed._owner)
-        self.signed = signed
+    def __init__(self, original: Any) -> None:
+        super().__init__(original.num_classes, original.dim, original.has_bias, original._owner)
+        self.original = original
+
+    def mapped(self, logits: tf.Tensor) -> tf.Tensor:
+        """Returns the scores of logits."""
+        raise self._missing("mapped")
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        return self.signed.rows(ids)
+        return self.original.rows(ids)
 
     def values(self) -> tf.Tensor:
-        return self.signed.values()
+        return self.original.values()
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
-        return tf.abs(self.signed.logits(features))
+        return self.mapped(self.original.logits(features))
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        return absolute_or_lowest(self.signed.dots(features, ids))
+        return self.mapped(self.original.dots(features, ids))
 
     def fold_logits(
         self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
     ) -> Any:
-        def of_absolute(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
-            return function(state, tf.abs(logits), ids)
+        def of_mapped(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
+            return function(state, self.mapped(logits), ids)
 
-        return self.signed.fold_logits(features, of_absolute, state, **options)
+        return self.original.fold_logits(features, of_mapped, state, **options)
 
     def sum_over_classes(
-        self,
-        features: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor],
-        training: bool = False,
+        self, features: tf.Tensor, function: Elementwise, training: bool = False
     ) -> tf.Tensor:
-        return self.signed.sum_over_classes(
-            features, lambda logits: function(tf.abs(logits)), training
+        return self.original.sum_over_classes(
+            features, lambda logits: function(self.mapped(logits)), training
         )
+
+
+class AbsoluteScores(MappedScores):
+    """A view of classes that scores them by `|logit|`."""
+
+    def mapped(self, logits: tf.Tensor) -> tf.Tensor:
+        return tf.abs(logits)
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return absolute_or_lowest(self.original.dots(features, ids))
 
 
 def new_products(

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.blockwise import block_size, with_block
+from tf_largeout.types import Elementwise
 
 _LOWEST = tf.float32.min  # finite, so that gradients of a logsumexp of several such are 0
 
@@ -25,7 +26,7 @@ def sums_of_classes(
     embeddings: tf.Tensor,
     bias: tf.Tensor | None,
     score: Score = dot_products,
-    term: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    term: Elementwise | None = None,
     left_out: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns `log sum_c exp(s_c)` and `sum_c term(s_c)` over the scores s_c of all classes.
@@ -66,8 +67,8 @@ def exact_scores(
     labels: tf.Tensor,
     embeddings: tf.Tensor,
     bias: tf.Tensor | None,
-    function: Callable[[tf.Tensor], tf.Tensor],
-    as_read: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+    function: Elementwise,
+    as_read: Elementwise = tf.identity,
     others_only: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the result of `ClassScorer.exact_scores`.
@@ -100,7 +101,7 @@ class _BlockSums:
     def __init__(
         self,
         score: Score,
-        term: Callable[[tf.Tensor], tf.Tensor] | None,
+        term: Elementwise | None,
         left_out: tf.Tensor | None = None,
     ) -> None:
         self._score, self._term, self._left_out = score, term, left_out

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, get_args
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING
+from tf_largeout.types import Elementwise
 
 Scores = Literal["logit", "softmax", "sigmoid"]
 SCORES: tuple[str, ...] = get_args(Scores)
@@ -21,7 +22,7 @@ class AllScores(Protocol):
     """Sums over the scores of all classes."""
 
     def log_partitions(
-        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
+        self, features: tf.Tensor, log_weight: Elementwise | None = None
     ) -> tf.Tensor:
         """As `ClassScorer.log_partitions`."""
 
@@ -33,7 +34,7 @@ def softmax(
     scores: tf.Tensor,
     queries: tf.Tensor,
     classes: AllScores,
-    log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    log_weight: Elementwise | None = None,
 ) -> tf.Tensor:
     """Returns `exp(f(s_c)) / sum_d exp(f(s_d))`, where d runs over all classes.
 
@@ -62,7 +63,7 @@ def sigmoid(scores: tf.Tensor, queries: tf.Tensor, classes: AllScores) -> tf.Ten
     return tf.sigmoid(scores)
 
 
-def log_of_square(epsilon: float) -> Callable[[tf.Tensor], tf.Tensor]:
+def log_of_square(epsilon: float) -> Elementwise:
     """Returns the function `log(s^2 + epsilon)`, without overflow of the square.
 
     With it, `softmax` gives the probabilities of the spherical softmax. Those of the Taylor

@@ -14,6 +14,7 @@ from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_p
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.classes.normalized_matrix import NormalizedMatrix, statistics_in_blocks
 from tf_largeout.ops import class_scan_ops
+from tf_largeout.types import Elementwise
 from tf_largeout.variables.row_shard import map_by_shard, split
 
 
@@ -160,7 +161,7 @@ class ShardedMatrix(ClassScorer):
         self,
         features: tf.Tensor,
         labels: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        function: Elementwise = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         def of(shard: ClassShard) -> tuple[tf.Tensor, tf.Tensor]:
@@ -187,10 +188,7 @@ class ShardedMatrix(ClassScorer):
         return self._each(of)
 
     def sum_over_classes(
-        self,
-        features: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor],
-        training: bool = False,
+        self, features: tf.Tensor, function: Elementwise, training: bool = False
     ) -> tf.Tensor:
         def of(shard: ClassShard) -> tf.Tensor:
             return shard.matrix.sum_over_classes(features, function, training)

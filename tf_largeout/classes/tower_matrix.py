@@ -12,6 +12,7 @@ from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.keras_internals import training_of_step
+from tf_largeout.types import Elementwise
 
 _COMPUTED_AT_ONCE = 4096
 
@@ -120,7 +121,7 @@ class TowerMatrix(ClassScorer):
         self,
         features: tf.Tensor,
         labels: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
+        function: Elementwise = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         rows, bias = self._all_rows(), self._biases()
@@ -129,10 +130,7 @@ class TowerMatrix(ClassScorer):
         )
 
     def sum_over_classes(
-        self,
-        features: tf.Tensor,
-        function: Callable[[tf.Tensor], tf.Tensor],
-        training: bool = False,
+        self, features: tf.Tensor, function: Elementwise, training: bool = False
     ) -> tf.Tensor:
         if not training:
             return self._current().sum_over_classes(features, function)

@@ -164,7 +164,7 @@ def _class_scores_of(
     layer: ClassOutput, scorer: ClassScorer, index: ListIndex | None, ops: str
 ) -> ClassScores:
     """As `_class_scores`, for a scorer without a soft cap."""
-    signed = scorer.signed if isinstance(scorer, AbsoluteScores) else scorer
+    signed: ClassScorer = scorer.original if isinstance(scorer, AbsoluteScores) else scorer
     is_absolute, products = scorer is not signed, signed.as_products()
     if index is None:
         # Scores that are not products are computed in blocks, by core TensorFlow ops.
