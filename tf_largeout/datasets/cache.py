@@ -4,27 +4,17 @@ import logging
 import os
 import pathlib
 import tempfile
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tf_largeout.atomic_file import atomic_file
 from tf_largeout.datasets.array_file import DamagedFileError, read_arrays
+from tf_largeout.datasets.storable import Storable
 
-_Kind = TypeVar("_Kind", bound="Storable")
+_Kind = TypeVar("_Kind", bound=Storable)
 _log = logging.getLogger(__name__)
-
-
-class Storable(Protocol):
-    """An object that can be stored as named arrays."""
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Returns a dict from names to arrays."""
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Any:
-        """Creates the object from its arrays. Raises a KeyError if one is missing."""
 
 
 def cached(

@@ -1,19 +1,16 @@
 """The parsed form of the datasets with examples and labels."""
 
 import dataclasses
-from collections.abc import Mapping
 
 import numpy as np
 
 from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.storable import Storable
 from tf_largeout.datasets.text_table import TextTable
-
-_RAGGED = ("features", "labels")
-_TEXTS = ("example_texts", "class_texts")
 
 
 @dataclasses.dataclass(frozen=True)
-class Corpus:
+class Corpus(Storable):
     """All examples of a dataset as flat arrays: the training split first, then the test split.
 
     Class ids are in descending order of training counts. Class 0 is the most frequent one, as a
@@ -59,37 +56,3 @@ class Corpus:
     def label_counts(self, examples: np.ndarray) -> np.ndarray:
         """Returns int64 `[num_classes]`, how often each class labels the given examples."""
         return np.bincount(self.labels.take(examples).values, minlength=self.num_classes)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Returns a dict from names to arrays. `from_arrays` is the inverse."""
-        arrays = {"group_hashes": self.group_hashes}
-        for name in _RAGGED:
-            arrays |= _ragged_arrays(name, getattr(self, name))
-        for name in _TEXTS:
-            arrays |= _ragged_arrays(name, getattr(self, name).utf8)
-        if self.feature_weights is not None:
-            arrays["feature_weights"] = self.feature_weights
-        arrays["sizes"] = np.array([self.num_train, self.vocabulary_size], np.int64)
-        return arrays
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Corpus":
-        ragged = {
-            name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
-            for name in (*_RAGGED, *_TEXTS)
-        }
-        texts = {name: TextTable(ragged[name]) for name in _TEXTS}
-        num_train, vocabulary_size = (int(size) for size in arrays["sizes"])
-        return cls(
-            features=ragged["features"],
-            labels=ragged["labels"],
-            **texts,
-            group_hashes=arrays["group_hashes"],
-            num_train=num_train,
-            vocabulary_size=vocabulary_size,
-            feature_weights=arrays.get("feature_weights"),
-        )
-
-
-def _ragged_arrays(name: str, ragged: Ragged) -> dict[str, np.ndarray]:
-    return {f"{name}.values": ragged.values, f"{name}.offsets": ragged.offsets}

@@ -1,13 +1,14 @@
 """The parsed form of text datasets: documents of tokens, for language models."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from tf_largeout.datasets.class_order import frequency_order
 from tf_largeout.datasets.hashing import md5_uint64
 from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.storable import Storable
 from tf_largeout.datasets.text_table import TextTable
 
 UNKNOWN = "<unknown>"  # The class of all tokens that are not in the vocabulary.
@@ -17,7 +18,7 @@ _COUNT_CHUNK = 1 << 22  # Tokens counted at a time, because `np.bincount` copies
 
 
 @dataclasses.dataclass(frozen=True)
-class TokenCorpus:
+class TokenCorpus(Storable):
     """All documents of a text as class ids: the training split first, then the test split.
 
     Class ids, including that of unknown tokens, are in descending order of counts in the
@@ -122,35 +123,6 @@ class TokenCorpus:
         """Returns the corpus with the tokens with a training count of at least `min_count`."""
         counts = self.token_counts(0, self.num_train)
         return self.limited(1 + int(np.count_nonzero(counts >= min_count)))
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """Returns a dict from names to arrays. `from_arrays` is the inverse."""
-        arrays = {"group_hashes": self.group_hashes}
-        for name, ragged in (
-            ("documents", self.documents),
-            ("class_texts", self.class_texts.utf8),
-            ("example_texts", self.example_texts.utf8),
-        ):
-            arrays |= {f"{name}.values": ragged.values, f"{name}.offsets": ragged.offsets}
-        arrays["sizes"] = np.array([self.num_train, self.unknown_id], np.int64)
-        return arrays
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "TokenCorpus":
-        """Creates the corpus from its arrays."""
-        documents, classes, texts = (
-            Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
-            for name in ("documents", "class_texts", "example_texts")
-        )
-        num_train, unknown_id = (int(size) for size in arrays["sizes"])
-        return cls(
-            documents=documents,
-            class_texts=TextTable(classes),
-            example_texts=TextTable(texts),
-            group_hashes=arrays["group_hashes"],
-            num_train=num_train,
-            unknown_id=unknown_id,
-        )
 
 
 def _counts(tokens: np.ndarray, num_classes: int) -> np.ndarray:

@@ -8,14 +8,12 @@ from tf_largeout.datasets.hashing import md5_uint64
 from tf_largeout.datasets.linux_callees.c_functions import Batch
 from tf_largeout.datasets.linux_callees.source_tree import is_test
 from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.storable import Storable
 from tf_largeout.datasets.text_table import TextTable
-
-_RAGGED = ("features", "labels")
-_TEXTS = ("words", "texts", "files")
 
 
 @dataclasses.dataclass(frozen=True)
-class FunctionTable:
+class FunctionTable(Storable):
     """The parsed kernel source; every vocabulary of labels is computed from it.
 
     Attributes:
@@ -44,25 +42,6 @@ class FunctionTable:
     def group_hashes(self):
         """Returns uint64, a hash of the path of each function's file."""
         return md5_uint64(self.files)[self.file_of]
-
-    def to_arrays(self):
-        """Returns a dict from names to arrays. `from_arrays` is the inverse."""
-        ragged = {name: getattr(self, name) for name in _RAGGED}
-        ragged |= {name: getattr(self, name).utf8 for name in _TEXTS}
-        arrays = {"kinds": self.kinds, "file_of": self.file_of}
-        for name, rows in ragged.items():
-            arrays |= {f"{name}.values": rows.values, f"{name}.offsets": rows.offsets}
-        return arrays
-
-    @classmethod
-    def from_arrays(cls, arrays):
-        """Creates the table from its arrays."""
-        ragged = {
-            name: Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"])
-            for name in (*_RAGGED, *_TEXTS)
-        }
-        ragged |= {name: TextTable(ragged[name]) for name in _TEXTS}
-        return cls(**ragged, kinds=arrays["kinds"], file_of=arrays["file_of"])
 
     @classmethod
     def from_batches(cls, batches):
