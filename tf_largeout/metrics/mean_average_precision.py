@@ -3,12 +3,11 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.metrics.rank_metric import RankedLabels, RankMetric
-from tf_largeout.types import DTypeLike
+from tf_largeout.metrics.rank_metric import FullRankMetric, RankedLabels
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class MeanAveragePrecision(RankMetric):
+class MeanAveragePrecision(FullRankMetric):
     """MAP: the mean over labels of the precision down to the label's position.
 
         MAP@k = mean over examples of (1 / #labels) sum_{labels with rank r < k} P@(r + 1)
@@ -46,17 +45,6 @@ class MeanAveragePrecision(RankMetric):
     """
 
     kind = "mean_average_precision"
-
-    k_or_none = True
-
-    def __init__(
-        self,
-        k: int | None = None,
-        absolute: bool | None = None,
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(k, absolute, name=name, dtype=dtype)
 
     def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
         ordered = tf.sort(tf.where(ranked.hits, ranked.ranks, tf.int64.max), axis=-1)

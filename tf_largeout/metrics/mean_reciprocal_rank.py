@@ -3,12 +3,11 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.metrics.rank_metric import RankedLabels, RankMetric
-from tf_largeout.types import DTypeLike
+from tf_largeout.metrics.rank_metric import FullRankMetric, RankedLabels
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class MeanReciprocalRank(RankMetric):
+class MeanReciprocalRank(FullRankMetric):
     """MRR: the mean of 1 / (position of the first label among the ranked classes).
 
     `MRR@k = mean over examples with labels of 1 / (1 + r)`, where r is the rank of the best
@@ -43,17 +42,6 @@ class MeanReciprocalRank(RankMetric):
     """
 
     kind = "mean_reciprocal_rank"
-
-    k_or_none = True
-
-    def __init__(
-        self,
-        k: int | None = None,
-        absolute: bool | None = None,
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(k, absolute, name=name, dtype=dtype)
 
     def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
         reciprocals = 1 / (1 + tf.cast(ranked.ranks, tf.float64))

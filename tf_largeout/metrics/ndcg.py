@@ -3,12 +3,11 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.metrics.rank_metric import RankedLabels, RankMetric
-from tf_largeout.types import DTypeLike
+from tf_largeout.metrics.rank_metric import FullRankMetric, RankedLabels
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class NDCG(RankMetric):
+class NDCG(FullRankMetric):
     """Normalized discounted cumulative gain of the k highest-scoring classes.
 
         NDCG@k = mean over examples with labels of DCG@k / (the largest possible DCG@k)
@@ -47,17 +46,6 @@ class NDCG(RankMetric):
     """
 
     kind = "ndcg"
-
-    k_or_none = True
-
-    def __init__(
-        self,
-        k: int | None = None,
-        absolute: bool | None = None,
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(k, absolute, name=name, dtype=dtype)
 
     def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
         ranks = tf.cast(ranked.ranks, tf.float64)

@@ -49,8 +49,7 @@ class RankMetric(ExampleMetric):
     is NaN.
 
     Args:
-        k: Number of best classes to consider, from 1 to the number of classes. If the class
-            has `k_or_none`, None considers all classes.
+        k: Number of best classes to consider, from 1 to the number of classes.
         absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
             uses the `ranking` of the layer, which the layer takes from its loss.
         name: Name of the metric, "{kind}_at_{k}" or "absolute_{kind}_at_{k}" by default,
@@ -62,7 +61,7 @@ class RankMetric(ExampleMetric):
     """
 
     kind = "hits"
-    k_or_none = False
+    k_or_none = False  # whether `k` may be None, for all classes
 
     def __init__(
         self,
@@ -93,6 +92,21 @@ class RankMetric(ExampleMetric):
 
     def get_config(self) -> Config:
         return {**super().get_config(), "k": self.k, "absolute": self.absolute}
+
+
+class FullRankMetric(RankMetric):
+    """A `RankMetric` that considers all classes if `k` is None, the default."""
+
+    k_or_none = True
+
+    def __init__(
+        self,
+        k: int | None = None,
+        absolute: bool | None = None,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(k, absolute, name=name, dtype=dtype)
 
 
 def require_classes(name: str, k: int, tag: OutputTag) -> None:
