@@ -3,49 +3,18 @@
 import math
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
+
+from tf_largeout.retrieval.listed_rows import ListedRows, Lists
 
 MEASURED_K = (1, 10, 100)
 _QUERIES_AT_A_TIME = 64
 _MANY_LISTS = 100
 
 
-class SearchedLists(Protocol):
-    """An inverted file whose search can be measured."""
-
-    num_lists: int
-
-    def exact(self, queries: tf.Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns scores and ids `[B, k]` of the best classes."""
-
-    def found(self, queries: tf.Tensor, k: int, num_probes: int) -> np.ndarray:
-        """Returns the scores `[B, k]` of the classes found in `num_probes` lists."""
-
-    def lists(self) -> "Lists":
-        """Returns the lists."""
-
-
-class Lists(NamedTuple):
-    """Lists of classes.
-
-    Attributes:
-        means: float32 `[num_lists, dim]`: a query searches the lists with the highest
-            `<mean, query> + mean_bias`.
-        mean_bias: float32 `[num_lists]`.
-        list_of_class: int `[num_classes]`.
-        sizes: int `[num_lists]`, the number of members of each list.
-    """
-
-    means: np.ndarray
-    mean_bias: np.ndarray
-    list_of_class: np.ndarray
-    sizes: np.ndarray
-
-
-def measure(searched: SearchedLists, queries: tf.Tensor, target: float) -> dict[int, int]:
+def measure(searched: ListedRows, queries: tf.Tensor, target: float) -> dict[int, int]:
     """Returns the smallest numbers of lists that find a share `target` of the best `k` classes.
 
     The first estimate is computed from the exact results: in which lists they are, and in which
@@ -73,7 +42,7 @@ def measure(searched: SearchedLists, queries: tf.Tensor, target: float) -> dict[
 
 
 def _least_of(
-    searched: SearchedLists,
+    searched: ListedRows,
     queries: tf.Tensor,
     scores: np.ndarray,
     needed: np.ndarray,

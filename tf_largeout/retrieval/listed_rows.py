@@ -1,6 +1,7 @@
 """Class rows in lists: the search of `InvertedFileIndex`."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -8,7 +9,6 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import best_left
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exclusions
-from tf_largeout.retrieval.list_numbers import Lists
 from tf_largeout.retrieval.more_lists import numbers_of_lists, search_until_full
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search import InvertedFile
@@ -21,6 +21,23 @@ _TIMES_K, _MORE = 2, 16
 # On average, the searched lists have at least this number of members per result.
 _MEMBERS_FOR_EACH = 8
 _ROWS_AT_A_TIME = 2**13  # compared with all lists
+
+
+class Lists(NamedTuple):
+    """Lists of classes.
+
+    Attributes:
+        means: float32 `[num_lists, dim]`: a query searches the lists with the highest
+            `<mean, query> + mean_bias`.
+        mean_bias: float32 `[num_lists]`.
+        list_of_class: int `[num_classes]`.
+        sizes: int `[num_lists]`, the number of members of each list.
+    """
+
+    means: np.ndarray
+    mean_bias: np.ndarray
+    list_of_class: np.ndarray
+    sizes: np.ndarray
 
 
 class ListedRows:
