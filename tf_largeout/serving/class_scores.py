@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import highest, search_without
+from tf_largeout.classes.probabilities import AllScores
 
 # It holds the scores of one block of classes: `[batch, 65536]` float32 are 16 MiB for a batch
 # of 64. Each block adds some nodes to the graph, so there are at most 64 blocks.
@@ -16,8 +17,8 @@ _LEAST_BLOCK, _MOST_BLOCKS = 2**16, 64
 _ALIGNED_ROWS = 16
 
 
-class ClassScores(Protocol):
-    """Finds the best classes for an export."""
+class ClassScores(AllScores, Protocol):
+    """Finds the best classes for an export, and sums over all classes, not only those."""
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
@@ -33,11 +34,6 @@ class ClassScores(Protocol):
             `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf and -1 where there
             are fewer classes.
         """
-
-    def log_partitions(
-        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
-    ) -> tf.Tensor:
-        """As `ClassScorer.log_partitions`, over all classes, not only those that are found."""
 
 
 class AllClasses:

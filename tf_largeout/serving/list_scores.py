@@ -34,7 +34,7 @@ class ListIndex(Protocol):
         """Returns the variables that `best_of` reads besides those of the scorer."""
 
 
-class IndexedClasses:
+class IndexedClasses(AllClasses):
     """The classes that an index finds, with the ops of this library.
 
     Args:
@@ -43,19 +43,13 @@ class IndexedClasses:
     """
 
     def __init__(self, scorer: Any, index: ListIndex) -> None:
-        self._scorer, self._index = scorer, index
+        super().__init__(scorer)
+        self._index = index
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k`."""
         return self._index.best_of(self._scorer, features, k, exclude)
-
-    def log_partitions(
-        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
-    ) -> tf.Tensor:
-        """As `ClassScores.log_partitions`."""
-        return self._scorer.log_partitions(features, log_weight)
 
 
 class ListedProducts:
