@@ -64,7 +64,14 @@ def whole_number(
     )
 
 
-def real_number(name: str, value: Any, least: float, allow_least: bool = True) -> float:
+def real_number(
+    name: str,
+    value: Any,
+    least: float,
+    allow_least: bool = True,
+    most: float = math.inf,
+    allow_most: bool = True,
+) -> float:
     """Returns an argument as a float.
 
     Args:
@@ -72,14 +79,18 @@ def real_number(name: str, value: Any, least: float, allow_least: bool = True) -
         value: Value of the argument.
         least: The lower bound; `-math.inf` for no bound.
         allow_least: Whether `least` itself is valid.
+        most: The upper bound; `math.inf`, the default, for no bound.
+        allow_most: Whether `most` itself is valid.
 
     Raises:
-        ValueError: If `value` is not a number, not finite, or too small.
+        ValueError: If `value` is not a number, not finite, or out of range.
     """
-    if is_real(value):
-        if math.isfinite(value) and (value > least or (allow_least and value == least)):
+    if is_real(value) and math.isfinite(value) and least <= value <= most:
+        if (allow_least or value != least) and (allow_most or value != most):
             return float(value)
     bound = f"a number {'of at least' if allow_least else 'above'} {least}"
+    if most < math.inf:
+        bound += f" and {'at most' if allow_most else 'below'} {most}"
     raise ValueError(
         f"`{name}` must be {'a finite number' if least == -math.inf else bound}. "
         f"Received: {name}={value!r} (of type {type(value).__name__})."

@@ -213,7 +213,10 @@ def test_a_model_is_fitted_saved_and_loaded(name, policy, tmp_path):
     [
         ({"ignore_class": 1.5}, "`ignore_class` must be an integer"),
         ({"ignore_class": True}, "`ignore_class` must be an integer"),
-        ({"label_smoothing": 1.0}, "`label_smoothing` must be at least 0 and below 1"),
+        (
+            {"label_smoothing": 1.0},
+            "`label_smoothing` must be a number of at least 0 and below 1",
+        ),
         ({"label_smoothing": -0.1}, "`label_smoothing` must be a number of at least 0"),
         ({"label_smoothing": np.nan}, "`label_smoothing` must be"),
         ({"log_partition_penalty": -1}, "`log_partition_penalty` must be"),

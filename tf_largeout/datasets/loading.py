@@ -4,7 +4,7 @@ import importlib
 import os
 from typing import Any
 
-from tf_largeout.arguments import is_real, seed_or_none, whole_number
+from tf_largeout.arguments import real_number, seed_or_none, whole_number
 from tf_largeout.datasets.dataset import Dataset
 from tf_largeout.datasets.examples_dataset import examples_dataset
 from tf_largeout.datasets.folders import Folders
@@ -72,7 +72,9 @@ def load(
     options: dict[str, Any] = {
         "batch_size": whole_number("batch_size", batch_size, or_none=True),
         "shuffle_seed": seed_or_none("shuffle_seed", shuffle_seed),
-        "validation_fraction": _fraction(validation_fraction),
+        "validation_fraction": real_number(
+            "validation_fraction", validation_fraction, least=0, most=1, allow_most=False
+        ),
     }
     max_train_labels = whole_number("max_train_labels", max_train_labels, or_none=True)
     vocabulary_size = whole_number("vocabulary_size", vocabulary_size, least=2, or_none=True)
@@ -87,15 +89,6 @@ def load(
     corpus = corpus_of(folders, *([config] if config else []))
     name = f"{base}/{config}" if config else base
     return examples_dataset(name, corpus, max_train_labels, **options)
-
-
-def _fraction(value: Any) -> float:
-    if is_real(value) and 0 <= value < 1:
-        return float(value)
-    raise ValueError(
-        "`validation_fraction` must be a number of at least 0 and below 1. Received: "
-        f"validation_fraction={value!r} (of type {type(value).__name__})."
-    )
 
 
 def _check_no_variant(name: str) -> None:

@@ -83,12 +83,9 @@ class CrossEntropy:
         log_partition_penalty: float = 0.0,
         class_weights: TensorLike | None = None,
     ) -> None:
-        self.label_smoothing = real_number("label_smoothing", label_smoothing, least=0)
-        if self.label_smoothing >= 1:
-            raise ValueError(
-                "`label_smoothing` must be at least 0 and below 1. Received: "
-                f"label_smoothing={label_smoothing!r}."
-            )
+        self.label_smoothing = real_number(
+            "label_smoothing", label_smoothing, least=0, most=1, allow_most=False
+        )
         self.log_partition_penalty = real_number(
             "log_partition_penalty", log_partition_penalty, least=0
         )
@@ -222,16 +219,6 @@ class CrossEntropy:
             "log_partition_penalty": self.log_partition_penalty,
             "class_weights": None if weights is None else pack(weights),
         }
-
-
-def exact_cross_entropy(
-    tag: OutputTag, labels: tf.Tensor, compute_dtype: str = "float32"
-) -> tf.Tensor:
-    """Returns `softmax_cross_entropy` per example, `[B]`, by one pass over all classes.
-
-    The arguments are those of `CrossEntropy.exact`.
-    """
-    return CrossEntropy().exact(tag, labels, compute_dtype)
 
 
 def _checked_weights(class_weights: TensorLike) -> np.ndarray:

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import is_real
+from tf_largeout.arguments import real_number
 from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.tags.candidates import Candidates
@@ -93,12 +93,7 @@ class DecoupledSoftmaxLoss(SampledLoss):
         super().__init__(
             remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
         )
-        if not (is_real(label_power) and 0 <= label_power <= 1):
-            raise ValueError(
-                "`label_power` must be a number of at least 0 and at most 1. "
-                f"Received: label_power={label_power!r}."
-            )
-        self.label_power = float(label_power)
+        self.label_power = real_number("label_power", label_power, least=0, most=1)
         self.cross_entropy = CrossEntropy(class_weights=class_weights)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:

@@ -94,12 +94,7 @@ class NegativeSamplingLoss(SampledLoss):
         self.negative_reduction = one_of(
             "negative_reduction", negative_reduction, ["sum", "mean"]
         )
-        self.calibration = real_number("calibration", calibration, least=0)
-        if self.calibration > 1:
-            raise ValueError(
-                "`calibration` must be at least 0 and at most 1. "
-                f"Received: calibration={calibration!r}."
-            )
+        self.calibration = real_number("calibration", calibration, least=0, most=1)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         return negative_sampling_loss(

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, one_of
-from tf_largeout.losses.cross_entropy import exact_cross_entropy
+from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, TaggedLoss
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
 from tf_largeout.tags.candidates import Candidates
@@ -142,7 +142,7 @@ class SampledLoss(TaggedLoss):
         Returns:
             float32 `[B]`, 0 for an example without labels.
         """
-        return exact_cross_entropy(tag, labels)
+        return CrossEntropy().exact(tag, labels)
 
     def _check_counts(self, candidates: Candidates, layer: Any) -> None:
         if candidates.counts_are not in self.counts_taken:

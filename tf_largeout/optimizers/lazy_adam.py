@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import boolean, whole_number
+from tf_largeout.arguments import boolean, real_number, whole_number
 from tf_largeout.keras_internals import index_of, slot_of
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
@@ -116,12 +116,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             **kwargs,
         )
         self.decay_skipped = boolean("decay_skipped", decay_skipped)
-        if not 0 <= row_beta_1 < 1:
-            raise ValueError(
-                "`row_beta_1` must be at least 0 and below 1. "
-                f"Received: row_beta_1={row_beta_1!r}."
-            )
-        self.row_beta_1 = float(row_beta_1)
+        self.row_beta_1 = real_number("row_beta_1", row_beta_1, 0, most=1, allow_most=False)
         self.row_step_offset = whole_number("row_step_offset", row_step_offset, least=0)
 
     def add_variable_from_reference(

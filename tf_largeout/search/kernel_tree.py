@@ -61,11 +61,7 @@ class KernelTree:
         projection_dim: int | None = None,
         leaf_size: int | None = None,
     ) -> None:
-        self.alpha = real_number("alpha", alpha, least=0, allow_least=False)
-        if self.alpha > _MOST_ALPHA:
-            raise ValueError(
-                f"`alpha` must be at most {_MOST_ALPHA:g}. Received: alpha={alpha!r}."
-            )
+        self.alpha = real_number("alpha", alpha, least=0, allow_least=False, most=_MOST_ALPHA)
         self.projection_dim = whole_number("projection_dim", projection_dim, or_none=True)
         self.leaf_size = whole_number("leaf_size", leaf_size, or_none=True, most=2**31 - 1)
         self._num_rows = self._rows_per_leaf = 0  # until `build`
