@@ -15,8 +15,7 @@ from tests.search.rows import (
     kept_weights,
     recall,
 )
-from tf_largeout.search import HashTables
-from tf_largeout.search.hash_tables import BITS_PER_VALUE, most_bits
+from tf_largeout.search.hash_tables import BITS_PER_VALUE, HashTables, most_bits
 
 pytestmark = pytest.mark.portable
 

@@ -16,7 +16,8 @@ from tests.search.rows import (
     kept_weights,
     recall,
 )
-from tf_largeout.search import InvertedFile, inverted_file
+from tf_largeout.search import inverted_file
+from tf_largeout.search.inverted_file import InvertedFile
 
 pytestmark = pytest.mark.portable
 

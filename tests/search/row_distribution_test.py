@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from tests.reference import inverted_file as reference
 from tests.search.rows import BIAS, DIM, NUM_ROWS, QUERIES, ROWS, kept_weights
-from tf_largeout.search import InvertedFile, inverted_file
+from tf_largeout.search import inverted_file
+from tf_largeout.search.inverted_file import InvertedFile
 
 pytestmark = pytest.mark.portable
 

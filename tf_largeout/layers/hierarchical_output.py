@@ -14,7 +14,7 @@ from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.clustered_matrix import ClusteredMatrix
 from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
-from tf_largeout.search import k_means_clusters
+from tf_largeout.search.k_means import k_means_clusters
 from tf_largeout.tags.log_probabilities import LogProbabilities
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import best_left
 from tf_largeout.classes.filtered_top_k import exclusions
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
-from tf_largeout.search import HashTables
+from tf_largeout.search.hash_tables import HashTables
 from tf_largeout.types import TensorLike
 
 _SEED = (0, 0)  # fixed, so that changed rows are hashed by the same functions

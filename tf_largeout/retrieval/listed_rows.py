@@ -11,7 +11,7 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exclusions
 from tf_largeout.retrieval.more_lists import numbers_of_lists, search_until_full
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
-from tf_largeout.search import InvertedFile
+from tf_largeout.search.inverted_file import InvertedFile
 from tf_largeout.types import TensorLike
 
 Answer = tuple[tf.Tensor, tf.Tensor]

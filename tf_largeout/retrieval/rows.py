@@ -13,7 +13,7 @@ from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.retrieval.packed_matrix import PackedMatrix
-from tf_largeout.search import AddWeight
+from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.types import TensorLike
 
 _SAMPLED_CLASSES = 64

@@ -10,8 +10,9 @@ from tf_largeout.arguments import one_of
 from tf_largeout.samplers.class_rows import rows_of, seed_of_run, structure_over
 from tf_largeout.samplers.hash_table_config import HashTableConfig
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search import ScheduledHashTables, ShardedHashTables
 from tf_largeout.search.hash_tables import default_num_hashes
+from tf_largeout.search.scheduled_hash_tables import ScheduledHashTables
+from tf_largeout.search.sharded_hash_tables import ShardedHashTables
 from tf_largeout.variables.replicas import local_variable, summed
 
 

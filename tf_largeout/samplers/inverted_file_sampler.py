@@ -13,12 +13,10 @@ from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, dist
 from tf_largeout.samplers.rebuildable import Rebuildable
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search import (
-    InvertedFile,
-    RowDistribution,
-    ShardDistribution,
-    ShardedInvertedFile,
-)
+from tf_largeout.search.inverted_file import InvertedFile
+from tf_largeout.search.row_distribution import RowDistribution
+from tf_largeout.search.shard_distribution import ShardDistribution
+from tf_largeout.search.sharded_inverted_file import ShardedInvertedFile
 from tf_largeout.types import Config
 
 

@@ -13,7 +13,8 @@ from tf_largeout.samplers.kernel_tree_head import KernelTreeHead
 from tf_largeout.samplers.rebuildable import Rebuildable
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search import KernelTree, ShardedKernelTree
+from tf_largeout.search.kernel_tree import KernelTree
+from tf_largeout.search.sharded_kernel_tree import ShardedKernelTree
 from tf_largeout.types import Config
 
 
