@@ -1,8 +1,11 @@
 """Base class of the tensorflow-datasets builders."""
 
 import abc
+import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.folders import Folders
@@ -10,20 +13,50 @@ from tf_largeout.datasets.tfds_api import tfds
 from tf_largeout.datasets.token_corpus import TokenCorpus
 
 
+@dataclasses.dataclass(eq=False)
+class VocabularyConfig(tfds.core.BuilderConfig):
+    """A vocabulary of classes.
+
+    Attributes:
+        num_classes: Number of classes, including that of all unknown tokens, if there is one.
+    """
+
+    num_classes: int = 0
+
+
 class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
     """Writes the corpus that `tf_largeout.datasets.load` reads as a tfds dataset.
 
-    A subclass implements `_info` and `_corpus`. Source files are in tfds's `manual_dir`. They
-    are downloaded into it if a program can do this.
+    A subclass defines `_HOMEPAGE`, `_features` and `_corpus`. Source files are in tfds's
+    `manual_dir`. They are downloaded into it if a program can do this.
     """
 
     VERSION = tfds.core.Version("1.0.0")
     RELEASE_NOTES = {"1.0.0": "First release."}
+    _HOMEPAGE: str
+    _SUPERVISED: Any = ("features", "labels")
     _WRONG_CLASSES = "Please report this as a bug of tf_largeout."
 
     @abc.abstractmethod  # Also keeps tfds from registering the base classes.
     def _corpus(self, folders: Folders) -> Corpus | TokenCorpus:
         """Returns the parsed source files."""
+
+    @abc.abstractmethod
+    def _features(self) -> dict[str, Any]:
+        """Returns the features of an example, besides `text`."""
+
+    def _other_info(self) -> dict[str, Any]:
+        """Returns other arguments of `tfds.core.DatasetInfo`."""
+        return {}
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        features = {"text": tfds.features.Text(), **self._features()}
+        return self.dataset_info_from_configs(
+            features=tfds.features.FeaturesDict(features),
+            supervised_keys=self._SUPERVISED,
+            homepage=self._HOMEPAGE,
+            **self._other_info(),
+        )
 
     def _save_class_texts(self, texts: list[str]) -> None:
         """Adds the text of each class to `info`, which tfds saves with the examples."""
@@ -68,3 +101,8 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
             "features": corpus.features.row(index),
             "labels": corpus.labels.row(index),
         }
+
+
+def ids_feature() -> tfds.features.Tensor:
+    """The feature of ids, not padded."""
+    return tfds.features.Tensor(shape=(None,), dtype=np.int32)

@@ -1,23 +1,9 @@
 """Base class of the tensorflow-datasets builders of text datasets."""
 
-import dataclasses
 from typing import Any
 
-import numpy as np
-
-from tf_largeout.datasets.corpus_builder import CorpusBuilder
+from tf_largeout.datasets.corpus_builder import CorpusBuilder, ids_feature
 from tf_largeout.datasets.tfds_api import tfds
-
-
-@dataclasses.dataclass(eq=False)
-class VocabularyConfig(tfds.core.BuilderConfig):
-    """The size of the vocabulary.
-
-    Attributes:
-        num_classes: Number of classes, including the class of all unknown tokens.
-    """
-
-    num_classes: int = 0
 
 
 class TokenCorpusBuilder(CorpusBuilder):
@@ -27,20 +13,13 @@ class TokenCorpusBuilder(CorpusBuilder):
     `_corpus`. `info.metadata["vocabulary"]` is the list of all tokens by class id.
     """
 
-    _HOMEPAGE: str
+    _SUPERVISED = ("tokens", "tokens")
 
-    def _info(self) -> tfds.core.DatasetInfo:
-        return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(
-                {
-                    "text": tfds.features.Text(),
-                    "tokens": tfds.features.Tensor(shape=(None,), dtype=np.int32),
-                }
-            ),
-            supervised_keys=("tokens", "tokens"),
-            homepage=self._HOMEPAGE,
-            metadata=tfds.core.MetadataDict(),
-        )
+    def _features(self) -> dict[str, Any]:
+        return {"tokens": ids_feature()}
+
+    def _other_info(self) -> dict[str, Any]:
+        return {"metadata": tfds.core.MetadataDict()}
 
     def _save_class_texts(self, texts: list[str]) -> None:
         self.info.metadata["vocabulary"] = texts

@@ -2,8 +2,9 @@
 
 from tf_largeout.datasets.brown import source
 from tf_largeout.datasets.brown.corpus import NUM_CLASSES, corpus
+from tf_largeout.datasets.corpus_builder import VocabularyConfig
 from tf_largeout.datasets.folders import Folders
-from tf_largeout.datasets.token_builder import TokenCorpusBuilder, VocabularyConfig
+from tf_largeout.datasets.token_builder import TokenCorpusBuilder
 from tf_largeout.datasets.token_corpus import TokenCorpus
 
 

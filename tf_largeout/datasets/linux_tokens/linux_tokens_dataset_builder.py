@@ -1,9 +1,10 @@
 """The tfds builder of linux_tokens."""
 
+from tf_largeout.datasets.corpus_builder import VocabularyConfig
 from tf_largeout.datasets.folders import Folders
 from tf_largeout.datasets.linux_callees import source
 from tf_largeout.datasets.linux_tokens.corpus import corpus
-from tf_largeout.datasets.token_builder import TokenCorpusBuilder, VocabularyConfig
+from tf_largeout.datasets.token_builder import TokenCorpusBuilder
 from tf_largeout.datasets.token_corpus import TokenCorpus
 
 

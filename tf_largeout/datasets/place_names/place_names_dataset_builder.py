@@ -1,8 +1,6 @@
 """The tfds builder of place_names."""
 
-import numpy as np
-
-from tf_largeout.datasets.corpus_builder import CorpusBuilder
+from tf_largeout.datasets.corpus_builder import CorpusBuilder, ids_feature
 from tf_largeout.datasets.place_names import source
 from tf_largeout.datasets.place_names.corpus import corpus
 from tf_largeout.datasets.tfds_api import tfds
@@ -31,20 +29,15 @@ class Builder(CorpusBuilder):
     """`text`, `features` (ids of hashed n-grams, not padded) and `label`."""
 
     MANUAL_DOWNLOAD_INSTRUCTIONS = source.WHEEL.by_hand
+    _HOMEPAGE = "https://www.geonames.org"
+    _SUPERVISED = ("features", "label")
 
-    def _info(self):
-        return self.dataset_info_from_configs(
-            description=_DESCRIPTION,
-            features=tfds.features.FeaturesDict(
-                {
-                    "text": tfds.features.Text(),
-                    "features": tfds.features.Tensor(shape=(None,), dtype=np.int32),
-                    "label": tfds.features.ClassLabel(num_classes=_NUM_CLASSES),
-                }
-            ),
-            supervised_keys=("features", "label"),
-            homepage="https://www.geonames.org",
-        )
+    def _features(self):
+        label = tfds.features.ClassLabel(num_classes=_NUM_CLASSES)
+        return {"features": ids_feature(), "label": label}
+
+    def _other_info(self):
+        return {"description": _DESCRIPTION}
 
     def _corpus(self, folders):
         return corpus(folders)

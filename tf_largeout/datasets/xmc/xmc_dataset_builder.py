@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from tf_largeout.datasets.corpus_builder import CorpusBuilder
+from tf_largeout.datasets.corpus_builder import CorpusBuilder, ids_feature
 from tf_largeout.datasets.tfds_api import tfds
 from tf_largeout.datasets.xmc.corpus import BY_HAND, corpus
 
@@ -35,20 +35,16 @@ class Builder(CorpusBuilder):
 
     _WRONG_CLASSES = "Pass this number as `num_labels` of an `XmcConfig`."
 
-    def _info(self):
+    _HOMEPAGE = "http://manikvarma.org/downloads/XC/XMLRepository.html"
+    _SUPERVISED = ({"ids": "features", "weights": "weights"}, "labels")
+
+    def _features(self):
         label = tfds.features.ClassLabel(num_classes=self.builder_config.num_labels)
-        return self.dataset_info_from_configs(
-            features=tfds.features.FeaturesDict(
-                {
-                    "text": tfds.features.Text(),
-                    "features": tfds.features.Tensor(shape=(None,), dtype=np.int32),
-                    "weights": tfds.features.Tensor(shape=(None,), dtype=np.float32),
-                    "labels": tfds.features.Sequence(label),
-                }
-            ),
-            supervised_keys=({"ids": "features", "weights": "weights"}, "labels"),
-            homepage="http://manikvarma.org/downloads/XC/XMLRepository.html",
-        )
+        return {
+            "features": ids_feature(),
+            "weights": tfds.features.Tensor(shape=(None,), dtype=np.float32),
+            "labels": tfds.features.Sequence(label),
+        }
 
     def _corpus(self, folders):
         return corpus(folders, self.builder_config.name)
