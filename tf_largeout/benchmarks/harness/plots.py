@@ -14,6 +14,7 @@ _COLOURS = [
     "#555555",
 ]
 _LINES = [("-", "o"), ("--", "s"), (":", "^"), ("-.", "D")]  # with a marker each
+_BELOW = {"loc": "outside lower center", "ncols": 3, "frameon": False}  # of a figure's legend
 _AXES = {
     "num_classes": "number of classes",
     "dim": "width of the embeddings",
@@ -74,13 +75,7 @@ def draw_comparison(logs, rows, path, title):
     bars.margins(x=0.1)
     bars.set(xlabel="P@1 at the end, %")
     figure.suptitle(title)
-    figure.legend(
-        *lines.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-        handlelength=4,
-    )
+    figure.legend(*lines.get_legend_handles_labels(), **_BELOW, handlelength=4)
     save(figure, path)
 
 
@@ -100,8 +95,7 @@ def draw_step(report, path):
         axes.set(xlabel=_AXES[name], xscale="log", yscale="log")
     first = panels[0] if len(swept) > 1 else panels
     first.set_ylabel("milliseconds per step")
-    handles, labels = first.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(*first.get_legend_handles_labels(), **_BELOW)
     save(figure, path)
 
 
@@ -119,7 +113,7 @@ def draw_profile(report, parts, path):
     axes.set_yticks(range(len(rows)), [row["title"] for row in rows])
     axes.invert_yaxis()
     axes.set(xlabel="milliseconds per step", title=report["task"])
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(**_BELOW)
     save(figure, path)
 
 
