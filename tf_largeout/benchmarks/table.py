@@ -155,17 +155,13 @@ def text_lines(rows, columns=LEARNING):
     ]
 
 
-def markdown_lines(rows, columns=LEARNING):
-    """The rows as lines of a markdown table."""
-    head, *body = ["| " + " | ".join(line) + " |" for line in _cells(rows, columns)]
-    return [head, "|---" + "|---:" * (len(columns) - 1) + "|", *body]
-
-
 def write_markdown(path, rows, columns=LEARNING):
     """Writes the rows as a markdown table."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(markdown_lines(rows, columns)) + "\n")
+    head, *body = ["| " + " | ".join(line) + " |" for line in _cells(rows, columns)]
+    lines = [head, "|---" + "|---:" * (len(columns) - 1) + "|", *body]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def _cells(rows, columns):

@@ -130,13 +130,13 @@ class CrossEntropy:
             ranking: "logit", or "absolute" for a softmax of `|logit|`.
         """
         found = tag.class_statistics(labels, compute_dtype, ranking)
-        return self._losses(
+        return self.of_scores(
             found.log_partition,
             found.true_logits,
             labels,
-            tag.label_weights(labels),
             tag.num_classes,
             lambda: tag.mean_logits(ranking),
+            tag.label_weights(labels),
         )
 
     def of_candidates(
@@ -154,13 +154,13 @@ class CrossEntropy:
             true_logits: Float `[B, L]`, logits of the labels in this softmax.
             function: Function that maps a logit to its value in this softmax.
         """
-        return self._losses(
+        return self.of_scores(
             log_partition,
             true_logits,
             candidates.labels,
-            candidates.label_weights,
             candidates.num_classes,
             lambda: candidates.sum_over_classes(function) / candidates.num_classes,
+            candidates.label_weights,
         )
 
     def of_scores(
@@ -170,6 +170,7 @@ class CrossEntropy:
         labels: tf.Tensor,
         num_classes: int,
         mean_logits: Callable[[], tf.Tensor],
+        soft_targets: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Returns the loss of each example, `[B]`, from the scores of a given softmax.
 
@@ -179,18 +180,8 @@ class CrossEntropy:
             labels: int64 `[B, L]`, padded with -1.
             num_classes: Number of classes.
             mean_logits: Function that returns the mean logit of all classes, `[B]`.
+            soft_targets: Float `[B, L]`, the probabilities of the labels; None for equal ones.
         """
-        return self._losses(log_partition, true_logits, labels, None, num_classes, mean_logits)
-
-    def _losses(
-        self,
-        log_partition: tf.Tensor,
-        true_logits: tf.Tensor,
-        labels: tf.Tensor,
-        soft_targets: tf.Tensor | None,
-        num_classes: int,
-        mean_logits: Callable[[], tf.Tensor],
-    ) -> tf.Tensor:
         has_label, class_weights = labels >= 0, self.weights_of(labels, num_classes)
         smoothing, penalty = self.label_smoothing, self.log_partition_penalty
         if soft_targets is None and class_weights is None and not smoothing and not penalty:
