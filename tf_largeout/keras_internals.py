@@ -14,7 +14,7 @@ import contextlib
 import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -306,11 +306,20 @@ def decays_weight(optimizer: keras.optimizers.Optimizer, variable: Any) -> bool:
     return optimizer.weight_decay is not None and optimizer._use_weight_decay(variable)
 
 
-def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[tuple[list[Any], bool]]:
-    """All slots of a built optimizer whose first axis may be that of their variables.
+class SlotList(NamedTuple):
+    """Slots of an optimizer.
 
-    They are lists with one slot, or None, per trainable variable, each with a bool: whether the
-    slots are moving averages of the variables.
+    Attributes:
+        slots: One slot, or None, per trainable variable.
+        are_averages: Whether they are moving averages of the variables.
+    """
+
+    slots: list[Any]
+    are_averages: bool
+
+
+def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[SlotList]:
+    """All slots of a built optimizer whose first axis may be that of their variables.
 
     Relies on: lists in the attributes of the optimizer, in the order of `_trainable_variables`;
     the name `_c` of the slots of Adafactor that have one value per column; and the name
@@ -320,7 +329,7 @@ def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[tuple[list[Any
         if name in _VARIABLE_LISTS or name == _COLUMN_SLOTS or not isinstance(value, list):
             continue
         if len(value) == len(optimizer._trainable_variables):
-            yield value, name == _AVERAGES
+            yield SlotList(value, name == _AVERAGES)
 
 
 def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:
