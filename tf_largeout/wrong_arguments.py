@@ -47,10 +47,17 @@ _OF_LAYERS = {
         "The kernel of a Dense layer is transposed: embeddings_initializer=kernel.T."
     ),
 }
+_OF_SOFTMAX = (
+    "SoftmaxLoss, SampledSoftmaxLoss and AbsoluteSoftmaxLoss have it; the guide on losses and "
+    "metrics names the others."
+)
 _OF_LOSSES = {
     "class_weight": "The name of an array of weights, one per class, is `class_weights`.",
+    "class_weights": _OF_SOFTMAX,
     "from_logits": "The layer always returns logits. Leave it out.",
     "ignore_index": "Its name is `ignore_class`.",
+    "label_smoothing": _OF_SOFTMAX,
+    "log_partition_penalty": _OF_SOFTMAX,
     "margin": _MARGIN,
     "num_classes": "It is an argument of the output layer. Leave it out.",
     "num_sampled": _SAMPLER,

@@ -70,6 +70,7 @@ def test_row_sparse_updates_give_no_warning(caplog):
     one_dense = keras.Sequential([keras.Input([3]), keras.layers.Dense(3)])
     fitted(optimizer="sgd")
     fitted(optimizer="lazy_adam")
+    fitted(optimizer=keras.optimizers.Adam(), embeddings=tower())  # no table of rows
     fitted(optimizer=keras.optimizers.Adam(), loss="softmax_loss")
     frozen = compiled(optimizer=keras.optimizers.Adam())
     frozen.layers[-1].embeddings.trainable = False
@@ -235,6 +236,14 @@ ERRORS = {
         lambda: tflo.losses.SoftmaxLoss(class_weight=np.ones(N)),
         "(?s)no argument `class_weight`.*`class_weights`",
     ),
+    "class weights of another loss": (
+        lambda: tflo.losses.NCELoss(class_weights=[1.0, 2.0]),
+        "NCELoss has no argument `class_weights`.*SampledSoftmaxLoss and AbsoluteSoftmaxLoss",
+    ),
+    "shards of a tower": (
+        lambda: compiled(embeddings=tower(), num_shards=2),
+        "or an ItemTower, have no shards. Received: num_shards=2. Leave `embeddings` out",
+    ),
     "unknown argument of a loss": (
         lambda: raised_as_value_error(lambda: tflo.losses.SoftmaxLoss(no_such=1)),
         "unexpected keyword argument 'no_such'",
@@ -329,7 +338,9 @@ def stop_by(name):
     "metric", ["perplexity", tflo.metrics.MacroRecallAtK(2, N), tflo.metrics.NDCG(2)]
 )
 def test_early_stopping_on_a_metric_that_is_nan_in_training_gives_a_warning(caplog, metric):
+    # In a graph, the second `fit` does not call the metric again.
     model, name = compiled(metrics=[metric]), getattr(metric, "name", metric)
+    model.run_eagerly = name != "perplexity"
     exact = tflo.callbacks.ExactMetrics(X, Y)
     stops = [stop_by(f"val_{name}"), stop_by(f"exact_{name}")]
     validation = {"validation_data": (X, Y), "epochs": 2, "verbose": 0}

@@ -57,7 +57,8 @@ def checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
         )
     if is_tied and count > 1:
         raise ValueError(
-            "`embeddings` is the table of another layer, which has no shards. Received: "
-            f"num_shards={count}. Leave `embeddings` out, or use num_shards=1."
+            "Rows of `embeddings`, the table of another layer or an ItemTower, have "
+            f"no shards. Received: num_shards={count}. Leave `embeddings` out, or use "
+            "num_shards=1."
         )
     return count

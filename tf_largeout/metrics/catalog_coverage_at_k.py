@@ -70,7 +70,7 @@ class CatalogCoverageAtK(TaggedMetric):
         require_classes(self.name, self.k, tag)
         best = tag.best_classes(labels, self.k, self.absolute)
         if best is None:
-            self.warn_of_monitors(tag)
+            self.skip_step(tag)
             return
         ids = tf.boolean_mask(best, (best >= 0) & (weights != 0)[:, tf.newaxis])
         times = tf.math.unsorted_segment_sum(tf.ones(tf.shape(ids)), ids, self.num_classes)

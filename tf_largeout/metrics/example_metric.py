@@ -45,7 +45,7 @@ class ExampleMetric(TaggedMetric):
     ) -> None:
         terms = self.example_terms(tag, labels, valid)
         if terms is None:
-            self.warn_of_monitors(tag)
+            self.skip_step(tag)
             return
         for total, term in zip((self.numerator, self.denominator), terms, strict=True):
             weighted = tf.where(weights != 0, weights * tf.cast(term, tf.float64), 0)

@@ -79,7 +79,7 @@ class MacroRecallAtK(TaggedMetric):
         require_classes(self.name, self.k, tag)
         ranks = None if tag.training else tag.label_ranks(labels, self.absolute)
         if ranks is None:
-            self.warn_of_monitors(tag)
+            self.skip_step(tag)
             return
         places = tf.where(valid & (weights != 0)[:, tf.newaxis])
         ids, of_label = tf.gather_nd(labels, places), tf.gather(weights, places[:, 0])

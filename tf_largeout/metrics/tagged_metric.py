@@ -36,6 +36,7 @@ class TaggedMetric(keras.metrics.Metric):
     """
 
     _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
+    _is_unknown_in_training = False
     _has_warned_of_monitors = False
 
     def add_examples(
@@ -60,14 +61,28 @@ class TaggedMetric(keras.metrics.Metric):
         labels = self._labels(tag, y_true)
         valid = tag.distinct_labels(labels)
         weights = _example_weights(tag, valid, sample_weight, mask_of(y_pred))
+        if tag.training:
+            self._is_unknown_in_training = False
         self.add_examples(tag, labels, valid, weights)
 
-    def warn_of_monitors(self, tag: OutputTag) -> None:
-        """Warns, once, if a callback of `fit` monitors the metric, but its value is not known.
+    def skip_step(self, tag: OutputTag) -> None:
+        """Must be called in a step that cannot compute the metric.
 
-        It must be called in a step that cannot compute the metric.
+        If a callback of `fit` monitors the metric, it warns once that its value is NaN.
         """
-        callback = monitored_names().get(self.name) if tag.training else None
+        if tag.training:
+            self._is_unknown_in_training = True
+            self._warn_of_monitors()
+
+    def reset_state(self) -> None:
+        # `fit` calls it before each epoch. A later `fit` may have other callbacks than the one
+        # that traced the step.
+        if self._is_unknown_in_training:
+            self._warn_of_monitors()
+        super().reset_state()
+
+    def _warn_of_monitors(self) -> None:
+        callback = monitored_names().get(self.name)
         if callback is None or self._has_warned_of_monitors:
             return
         self._has_warned_of_monitors = True

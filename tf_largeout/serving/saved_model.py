@@ -184,8 +184,9 @@ def _class_scores_of(
         )
     if not hasattr(index, "lists"):
         raise ValueError(
-            "`index` must be a retrieval.InvertedFileIndex, or None for all classes: other "
-            f"indexes have no lists to export. Received: index={index!r}."
+            "`index` must be a retrieval.InvertedFileIndex: other indexes have no lists to "
+            f"export. Received: a {type(index).__name__}. Omit `index` for an export that "
+            "scores all classes, exactly, as a BruteForceIndex does."
         )
     index.require_rows(scorer)
     if ops == "custom":

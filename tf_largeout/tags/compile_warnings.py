@@ -27,8 +27,7 @@ def warn_of_dense_optimizer(layer: Any) -> None:
     model = keras_internals.training_model()
     if model is None or layer in _with_dense_optimizer:
         return
-    tables = [one for one in layer.trainable_variables if len(one.shape) == 2]
-    optimizer = _optimizer_of(tables, model.optimizer)
+    optimizer = _optimizer_of(_tables_of(layer), model.optimizer)
     if optimizer is None or not _updates_all_rows(optimizer):
         return
     _with_dense_optimizer.add(layer)
@@ -112,6 +111,14 @@ def warn_of_keras_metrics(layer: Any) -> None:
                 layer.name,
             )
             return
+
+
+def _tables_of(layer: Any) -> list[Any]:
+    """The trained variables that have a row per class."""
+    tower = getattr(layer, "tower", None)
+    if tower is not None:
+        return [] if tower.free_rows is None else [tower.free_rows]
+    return [one for one in layer.trainable_variables if len(one.shape) == 2]
 
 
 def _optimizer_of(variables: list[Any], optimizer: Any) -> Any:
