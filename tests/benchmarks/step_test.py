@@ -150,7 +150,7 @@ def test_cases_are_compared_with_the_first_in_the_same_turn(monkeypatch):
         {"error": "no"},
         RuntimeError("killed"),
     ]
-    monkeypatch.setattr(turns, "call_in_turns", lambda functions: figures)
+    monkeypatch.setattr(turns, "call_in_turns", lambda *_: figures)
     first, other, failed, killed = step_case.measure_in_turns([StepCase("ours", "none")] * 4, 5)
     assert "ratio" not in first and first["steps_per_turn"] == 5
     assert (other["ratio"], other["cpu_ratio"]) == (3, 2)
@@ -168,6 +168,10 @@ def _three_turns(turn, path, name):
     return name
 
 
+def _variable(turn):
+    return os.environ.get("LARGEOUT_TEST")
+
+
 def _killed(turn):
     os._exit(1)
 
@@ -180,6 +184,9 @@ def test_processes_run_one_at_a_time_and_may_be_killed(tmp_path):
     )
     assert found[::2] == ["a", "b"] and isinstance(found[1], RuntimeError)
     assert (tmp_path / "log").read_text() == "ababab"
+    environments = [{"LARGEOUT_TEST": "1"}, {}]
+    assert turns.call_in_turns([_variable, _variable], environments) == ["1", None]
+    assert "LARGEOUT_TEST" not in os.environ
 
 
 @pytest.mark.slow

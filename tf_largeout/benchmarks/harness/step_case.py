@@ -88,12 +88,13 @@ class StepCase:
         return clock.figures(standing)
 
 
-def measure_in_turns(cases, steps_per_turn):
+def measure_in_turns(cases, steps_per_turn, environments=None):
     """The figures of each case, measured in turns of so many steps.
 
     Each case has its own process. All exist at the same time, and one at a time runs. Figures
     contain how many times as long as the first case each case took, wall and CPU time: the
-    median over the turns, with 10th and 90th percentile.
+    median over the turns, with 10th and 90th percentile. For `environments`, see
+    `call_in_turns`.
     """
     calls = [
         functools.partial(case.figures_or_error, steps_per_turn=steps_per_turn)
@@ -101,7 +102,7 @@ def measure_in_turns(cases, steps_per_turn):
     ]
     found = [
         _KILLED if isinstance(figures, RuntimeError) else figures
-        for figures in turns.call_in_turns(calls)
+        for figures in turns.call_in_turns(calls, environments)
     ]
     rows = [
         {**dataclasses.asdict(case), "steps_per_turn": steps_per_turn, **figures}

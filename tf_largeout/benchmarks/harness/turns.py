@@ -1,7 +1,9 @@
 """Processes that measure in turns, so that all of them meet the same load of the machine."""
 
 import concurrent.futures
+import contextlib
 import multiprocessing
+import os
 
 
 class Turn:
@@ -24,13 +26,15 @@ class Turn:
         self.wait()
 
 
-def call_in_turns(functions):
+def call_in_turns(functions, environments=None):
     """Calls each `function(turn)` in its own process, of which one at a time runs.
 
     A function passes its turn on whenever it likes. It holds the turn while it starts and ends.
 
     Args:
         functions: Picklable functions of a `Turn`.
+        environments: A dict for each process, of environment variables other than those of this
+            process; None for no others.
 
     Returns:
         Their results, in the same order. The result of a process that was killed is the
@@ -38,14 +42,16 @@ def call_in_turns(functions):
     """
     context = multiprocessing.get_context("spawn")
     pools, futures, ours = [], [], []
-    for function in functions:
+    environments = environments or [{} for _ in functions]
+    for function, environment in zip(functions, environments, strict=True):
         connection, other = context.Pipe()
         pools.append(
             concurrent.futures.ProcessPoolExecutor(
                 1, mp_context=context, initializer=_keep, initargs=(other,)
             )
         )
-        futures.append(pools[-1].submit(_call, function))
+        with _set(environment):  # the process starts here
+            futures.append(pools[-1].submit(_call, function))
         other.close()  # so that `recv` below fails if the process ends
         ours.append(connection)
     waiting = list(ours)
@@ -54,6 +60,19 @@ def call_in_turns(functions):
     for pool in pools:
         pool.shutdown()
     return [_result(future) for future in futures]
+
+
+@contextlib.contextmanager
+def _set(environment):
+    former = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in former.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 def _grant(connection):
