@@ -3,6 +3,8 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -99,6 +101,46 @@ def test_steps_of_pytorch_are_measured_in_turns(method, optimizer):
     assert len(figures["turns_ms"]) == len(figures["turns_cpu_ms"]) == 3
     assert figures["ms"] > 0 and figures["library"].startswith("torch ")
     assert "cross_entropy" in figures["loss"]
+
+
+# Compares losses of PyTorch's models with numpy's. A negative that is the label has no effect.
+_COMPARE_LOSSES = """
+import numpy as np, torch
+torch.manual_seed(0)
+x, labels = torch.randn(6, 4), torch.arange(6)
+def loss(logits):
+    return np.mean([np.log(np.exp(row).sum()) - row[0] for row in logits])
+for name, make in steps.MODELS.items():
+    model = make(9, 4, 20)
+    weight = getattr(model.embeddings, "weight", model.embeddings).detach().numpy()
+    f = model.encoder(x).detach().numpy()
+    o = f @ weight.T
+    drawn = np.arange(9)
+    if name == "torch_sampled_softmax":
+        torch.manual_seed(1); drawn = torch.randint(9, [20]).numpy(); torch.manual_seed(1)
+    rows = [[o[i, i], *o[i, drawn[drawn != i]]] for i in range(6)]
+    for optimizer in model.optimizers():
+        optimizer.zero_grad()
+    found = model(x, labels)
+    np.testing.assert_allclose(found.item(), loss(rows), rtol=1e-5)
+    found.backward()
+    before = weight.copy()
+    for optimizer in model.optimizers():
+        optimizer.step()
+    changed = np.flatnonzero((before != weight).any(1))
+    assert set(changed) == set(drawn) | set(range(6)), name
+"""
+
+
+@pytest.mark.slow
+def test_losses_of_pytorch_equal_those_of_numpy_and_change_the_rows_they_used():
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("not installed: extra `rivals`")
+    program = step_process.IMPORT_STEPS + _COMPARE_LOSSES
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(step_process.ROOT)], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
 
 
 @pytest.mark.slow

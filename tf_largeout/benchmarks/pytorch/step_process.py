@@ -12,17 +12,17 @@ import numpy as np
 
 from tf_largeout.benchmarks.rivals.rival_model import not_installed
 
-# TensorFlow and PyTorch crash in one process. So this program imports modules of the package
+# TensorFlow and PyTorch crash in one process. So programs import modules of the package
 # without its `__init__`, which imports TensorFlow.
-_PROGRAM = """
+IMPORT_STEPS = """
 import json, sys, types
 package = types.ModuleType("tf_largeout")
 package.__path__ = [sys.argv[1]]
 sys.modules["tf_largeout"] = package
 from tf_largeout.benchmarks.pytorch import steps
-steps.main(json.loads(sys.argv[2]))
 """
-_ROOT = pathlib.Path(__file__).parents[2]
+_PROGRAM = IMPORT_STEPS + "steps.main(json.loads(sys.argv[2]))"
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def measure(case, task, turn=None, steps_per_turn=0):
@@ -55,7 +55,7 @@ def measure(case, task, turn=None, steps_per_turn=0):
 
 
 def _run(case, turn):
-    command = [sys.executable, "-c", _PROGRAM, str(_ROOT), json.dumps(case)]
+    command = [sys.executable, "-c", _PROGRAM, str(ROOT), json.dumps(case)]
     with tempfile.TemporaryFile("w+") as messages:
         process = subprocess.Popen(
             command,
