@@ -14,10 +14,10 @@ from tqdm import tqdm
 
 from lab.factored.step_case import METHODS, Shape, measure, milliseconds
 from lab.factored.upkeep import upkeep
+from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.plots import draw_factored
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
 
 # The limit of TensorFlow's CPU allocator, in bytes. The allocator requests powers of two: 16 GB
 # for 8,000,000 rows of 9.6 GB. With its default limit, the memory of the machine, it cannot

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
+from lab.shared.factored_heads import FACTORED_HEADS
 from tf_largeout.ops import factored_output_take_folds
 
 _PLACES = 8192  # number of points around which the features of a class lie

@@ -16,11 +16,11 @@ import numpy as np
 import tensorflow as tf
 
 import tf_largeout as tflo
+from lab.shared.methods import METHODS
 from lab.shared.plots import draw_growth
 from tf_largeout.benchmarks.harness import machine, tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
 from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.methods.method_table import METHODS
 
 
 def main(arguments=None):

@@ -16,11 +16,11 @@ import ast
 import pathlib
 
 from lab.label_trees.joined_run import JoinedRun
+from lab.shared.methods import METHODS
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
-from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.benchmarks.race import race
 from tf_largeout.benchmarks.rivals import RIVALS
 from tf_largeout.benchmarks.rivals.rival_run import RivalRun
@@ -69,6 +69,7 @@ def _run(method, options, out):
         final_sample=options.sample,
         resumable=False,
         by_cpu=True,
+        methods=METHODS,
     )
 
 

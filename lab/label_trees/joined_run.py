@@ -5,6 +5,7 @@ import gc
 
 import keras
 
+from lab.shared.methods import METHODS
 from tf_largeout.benchmarks.harness import machine, tasks
 from tf_largeout.benchmarks.harness.answers import answer_mb, keras_top_k, query_milliseconds
 from tf_largeout.benchmarks.harness.evaluation import evaluate
@@ -12,7 +13,6 @@ from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.process_run import ProcessRun
 from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
-from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.join_models import join_models
 
 

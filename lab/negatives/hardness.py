@@ -16,12 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from lab.shared.plots import draw_hardness
+from lab.shared.samplers import SAMPLERS
 from tf_largeout.benchmarks.harness import machine, tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from tf_largeout.benchmarks.methods.method_table import METHODS
-from tf_largeout.benchmarks.methods.samplers import SAMPLERS
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import SampledSoftmaxLoss, SoftmaxLoss
 from tf_largeout.tags.candidates import score_candidates

@@ -18,11 +18,11 @@ import keras
 from lab.shared.directions import add_task
 from lab.shared.falling_rates import FallingRates
 from lab.shared.figures import mean_and_deviation
+from lab.shared.methods import METHODS
 from tf_largeout.benchmarks.harness import machine, own_process, tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.tasks import TASKS
-from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.benchmarks.race import setting_argument
 from tf_largeout.join_models import join_models
 

@@ -16,10 +16,10 @@ import pathlib
 from lab.shared.figures import mean_and_deviation
 from lab.shared.language_model_case import WITHOUT_NEGATIVES, Setting, train
 from lab.shared.plots import draw_perplexity
+from lab.shared.samplers import SAMPLERS
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
-from tf_largeout.benchmarks.methods.samplers import SAMPLERS
 
 
 def main(arguments=None):

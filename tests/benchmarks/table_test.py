@@ -91,7 +91,9 @@ def test_logs_that_cannot_be_compared_are_rejected(folder, capsys):
         ValueError, match=r"'ours' must be method or title of one log; it is .* 0"
     ):
         table.comparison(table.read_logs([folder]), "ours")
-    (folder / "nce.json").write_text(json.dumps(log("nce", [1], on_validation=True)))
+    (folder / "frequency.json").write_text(
+        json.dumps(log("frequency", [1], on_validation=True))
+    )
     with pytest.raises(ValueError, match=r"not of one task and split: names, names \(valid"):
         table.read_logs([folder])
     with pytest.raises(SystemExit):

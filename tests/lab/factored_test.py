@@ -4,7 +4,7 @@ import pytest
 
 from lab.factored import steps
 from lab.factored.step_case import METHODS, Shape
-from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
+from lab.shared.factored_heads import FACTORED_HEADS
 
 
 @pytest.fixture(autouse=True)

@@ -7,12 +7,12 @@ import pytest
 
 from lab.negatives import starts
 from lab.shared import language_model, language_model_case
+from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.language_model_case import FULL, Setting
 from tests.datasets.brown.archives import documents, write_archive
 from tests.datasets.sources import pinned
 from tf_largeout import datasets, samplers
 from tf_largeout.benchmarks.harness import own_process
-from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
 from tf_largeout.datasets.brown import source
 
 SMALL = ["--width", "8", "--length", "6", "--batch-size", "8", "--vocabulary", "12"]

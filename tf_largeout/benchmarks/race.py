@@ -6,7 +6,8 @@ evaluations. The figures are exact and on the test split. An interrupted race, o
 given more time, resumes where it ended: its logs and checkpoints are in `--out`.
 
 Methods of other libraries (`pip install 'tf_largeout[rivals]'`) train until they are finished,
-whatever time this takes, and are then evaluated.
+whatever time this takes, and are then evaluated. The repository has more methods, which are not
+installed: see `lab/races/race.py`.
 """
 
 import argparse
@@ -29,18 +30,18 @@ YARDSTICKS = {"place_names": {"kNN": 33.2}, "linux_callees": {"kNN": 33.6, "popu
 _DEFAULT_METHODS = ["ours", "stock_best", "tf_nn_sampled_softmax", "tf_nn_nce"]
 
 
-def main(arguments=None):
-    """Runs the race of the command line and returns its report."""
-    options = _parser().parse_args(arguments)
+def main(arguments=None, methods=METHODS):
+    """Runs the race of the command line between some of `methods`; returns its report."""
+    options = _parser(methods).parse_args(arguments)
     out = pathlib.Path(
         options.out or f"benchmark-results/race-{options.task.replace('/', '-')}"
     )
-    logs = race([_run(options, name, out) for name in options.methods])
-    methods = {
+    logs = race([_run(options, name, out, methods) for name in options.methods])
+    shown = {
         name: {key: value for key, value in log.items() if key != "checkpoint"}
         for name, log in logs.items()
     }
-    report = {"machine": machine.describe(), "task": options.task, "methods": methods}
+    report = {"machine": machine.describe(), "task": options.task, "methods": shown}
     write_json(options.json or out / "race.json", report)
     png = options.png or out / "race.png"
     title = f"{options.task}: exact P@1 against training time"
@@ -84,7 +85,7 @@ def seconds_to(log, p1):
     return None
 
 
-def _run(options, method, out):
+def _run(options, method, out, methods):
     if method in RIVALS:
         return RivalRun(
             task=options.task,
@@ -104,6 +105,7 @@ def _run(options, method, out):
         overrides=dict(options.set),
         on_validation=options.validation,
         by_cpu=options.by_cpu,
+        methods=methods,
     )
 
 
@@ -121,11 +123,11 @@ def setting_argument(text):
         return name, value
 
 
-def _parser():
+def _parser(methods):
     parser = new_parser("race", __doc__)
     add = parser.add_argument
     add("--task", choices=TASKS, default="linux_callees")
-    add("--methods", nargs="+", choices=[*METHODS, *RIVALS], default=_DEFAULT_METHODS)
+    add("--methods", nargs="+", choices=[*methods, *RIVALS], default=_DEFAULT_METHODS)
     add("--seconds", type=float, default=240.0, help="training time of each method")
     add("--every", type=float, help="seconds between evaluations (default: an eighth)")
     add("--sample", type=int, default=5000, help="test examples of an evaluation")

@@ -20,22 +20,23 @@ from tf_largeout.benchmarks.race import setting_argument
 _FIGURES = ("p1", "p3", "p5", "psp1", "psp3", "psp5", "loss", "steps", "seconds")
 
 
-def main(arguments=None):
-    """Tunes as the command line says and returns the report."""
-    options = _parser().parse_args(arguments)
+def main(arguments=None, methods=METHODS):
+    """Tunes some of `methods` as the command line says and returns the report."""
+    options = _parser(methods).parse_args(arguments)
     out = pathlib.Path(
         options.out or f"benchmark-results/tune-{options.task.replace('/', '-')}"
     )
-    methods = {}
+    found = {}
     for method in options.methods:
         rows = []
         for factor in sorted(set(options.rates)):
-            rows.append(measured(_run(options, method, factor, out), factor, options.rate))
+            run = _run(options, method, factor, out, methods)
+            rows.append(measured(run, factor, options.rate))
             print(line(method, rows[-1]), flush=True)
         best = max(rows, key=lambda row: row["p1"])
-        methods[method] = {"runs": rows, "best": best}
+        found[method] = {"runs": rows, "best": best}
         print(line(method, best), f"is the best{_note(rows, best)}", flush=True)
-    report = {"machine": machine.describe(), "task": options.task, "methods": methods}
+    report = {"machine": machine.describe(), "task": options.task, "methods": found}
     write_json(options.json or out / "tune.json", report)
     return report
 
@@ -62,9 +63,9 @@ def _note(rows, best):
     return ", at the edge of the rates: try further ones" if at_edge else ""
 
 
-def _run(options, method, factor, out):
+def _run(options, method, factor, out, methods):
     overrides = dict(options.set)
-    own = getattr(METHODS[method].settings_for(options.task, **overrides), options.rate)
+    own = getattr(methods[method].settings_for(options.task, **overrides), options.rate)
     return TrainingRun(
         task=options.task,
         method=method,
@@ -76,6 +77,7 @@ def _run(options, method, factor, out):
         overrides={**overrides, options.rate: own * factor},
         on_validation=True,
         resumable=False,
+        methods=methods,
     )
 
 
@@ -87,11 +89,11 @@ def positive(text):
     return value
 
 
-def _parser():
+def _parser(methods):
     parser = new_parser("tune", __doc__, has_picture=False)
     add = parser.add_argument
     add("--task", choices=TASKS, default="linux_callees")
-    add("--methods", nargs="+", choices=METHODS, required=True)
+    add("--methods", nargs="+", choices=methods, required=True)
     add(
         "--rates",
         nargs="+",

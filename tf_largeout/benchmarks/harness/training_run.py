@@ -8,10 +8,10 @@ from tf_largeout.benchmarks.methods.method_table import METHODS
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRun(ProcessRun):
-    """A model of `METHODS` trained on a task for a given time, or number of steps.
+    """A model trained on a task for a given time, or number of steps.
 
     Attributes:
-        method: key of `METHODS`.
+        method: key of `methods`.
         directory: the folder of the log and the checkpoints.
         seconds: training time without evaluations; None if there are `steps`.
         every: seconds of training, or steps, from one evaluation to the next.
@@ -24,6 +24,7 @@ class TrainingRun(ProcessRun):
         save: path to save the trained model to, or None.
         by_cpu: whether seconds are CPU seconds of all cores, instead of wall time.
         steps: training steps, whatever time they take; None to train for `seconds`.
+        methods: dict of `Method`s.
     """
 
     seconds: float | None
@@ -36,15 +37,16 @@ class TrainingRun(ProcessRun):
     save: str | None = None
     by_cpu: bool = False
     steps: int | None = None
+    methods: dict = dataclasses.field(default_factory=lambda: METHODS, repr=False)
 
     @property
     def title(self):
-        return METHODS[self.method].title
+        return self.methods[self.method].title
 
     @property
     def settings(self):
         """The `Settings` of the method on the task."""
-        return METHODS[self.method].settings_for(self.task, **self.overrides)
+        return self.methods[self.method].settings_for(self.task, **self.overrides)
 
     def identity(self):
         return {

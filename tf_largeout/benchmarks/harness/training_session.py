@@ -10,7 +10,6 @@ from tf_largeout.benchmarks.harness.evaluation import evaluate
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
-from tf_largeout.benchmarks.methods.method_table import METHODS
 
 
 class TrainingSession:
@@ -22,6 +21,7 @@ class TrainingSession:
 
     def __init__(self, run):
         self.run, self.settings, self.log = run, run.settings, run.read_log()
+        self.method = run.methods[run.method]
         last = self.log["points"][-1] if self.log["points"] else {"steps": 0, "seconds": 0.0}
         self.stopwatch = Stopwatch(
             last.get("wall_seconds", last["seconds"]), last.get("cpu_seconds", 0.0)
@@ -45,7 +45,7 @@ class TrainingSession:
             steps=self.run.steps,
         )
         machine.reset_peak()
-        model = METHODS[self.run.method].model(self.task, self.settings)
+        model = self.method.model(self.task, self.settings)
         if self.run.resumable:
             self._restore(model)
         model.fit(
@@ -88,7 +88,7 @@ class TrainingSession:
             *sample,
             self.task.label_counts,
             self.task.num_examples,
-            score=METHODS[self.run.method].score,
+            score=self.method.score,
         )
         examples = steps * self.settings.batch_size
         times = {"wall_seconds": self.stopwatch.wall, "cpu_seconds": self.stopwatch.cpu}

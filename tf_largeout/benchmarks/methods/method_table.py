@@ -8,17 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import losses
-from tf_largeout.benchmarks.methods.builders import (
-    dense,
-    factored,
-    hierarchical,
-    hierarchical_k_means,
-    normalized_at_start,
-    ours,
-    residual,
-    stock,
-)
-from tf_largeout.benchmarks.methods.factored_heads import FACTORED_HEADS
+from tf_largeout.benchmarks.methods.builders import dense, ours, residual, stock
 from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
 from tf_largeout.benchmarks.methods.stock_models import AllPositivesModel
 
@@ -56,12 +46,12 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """One row of the table.
+    """One row of the table. It can be pickled, so that it trains in its own process.
 
     Attributes:
         title: what a reader sees in tables and figures.
         build: (task, settings) -> model, without compile.
-        compile: arguments of `model.compile` other than the optimizer.
+        loss: function of nothing that makes the loss; None for a model with its own.
         score: function of logits, by which the classes are ranked in evaluations.
         settings: settings that differ from the defaults, for all tasks.
         tuned: the same by task, found on a validation split cut from the training examples.
@@ -69,7 +59,7 @@ class Method:
 
     title: str
     build: collections.abc.Callable
-    compile: collections.abc.Callable = dict
+    loss: collections.abc.Callable | None = None
     score: collections.abc.Callable = tf.identity
     settings: dict = dataclasses.field(default_factory=dict)
     tuned: dict = dataclasses.field(default_factory=dict)
@@ -90,21 +80,11 @@ class Method:
         model = self.build(task, settings)
         model.compile(
             optimizer=OPTIMIZERS[settings.optimizer](settings.learning_rate),
+            loss=self.loss() if self.loss else None,
             steps_per_execution=settings.steps_per_execution,
             jit_compile=False,
-            **self.compile(),
         )
         return model
-
-
-def ours_compile(loss=losses.SampledSoftmaxLoss):
-    """Returns a function that gives the arguments of `compile` for a `LargeOutput`."""
-    return lambda: {"loss": loss()}
-
-
-def dense_compile():
-    """Arguments of `compile` for models that end in a `Dense` layer."""
-    return {"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
 
 
 # Found on a validation split. The stock methods with Keras's Adam are not tuned: in the time of
@@ -126,26 +106,24 @@ _RECOMMENDED = {
 }
 
 
-def _tf_largeout(
+def method_of_ours(
     title,
     search=None,
     sampler=None,
     loss=losses.SampledSoftmaxLoss,
     build=ours,
-    score=tf.identity,
     **options,
 ):
     """A method of this package; all share the settings of the static one.
 
     `search` with its `options` finds hard negatives; `sampler` is the same on every task, by
-    default the tuned one; `build` and `score` as in `Method`.
+    default the tuned one; `loss` and `build` as in `Method`.
     """
     static = {"sampler": sampler} if sampler else {}
     return Method(
         title,
         build,
-        ours_compile(loss),
-        score,
+        loss,
         settings={
             **_FAST,
             "optimizer": "lazy_adam",
@@ -165,106 +143,47 @@ def _several_labels(title, **options):
     return Method(
         f"tf_largeout, {title}",
         functools.partial(residual, **options),
-        ours_compile(losses.DecoupledSoftmaxLoss),
+        losses.DecoupledSoftmaxLoss,
         settings={**_RECOMMENDED, "learning_rate": 3e-3, "dim": 256},
     )
-
-
-def _factored(head):
-    """A method with a `FactoredHead` and the settings of the others."""
-    score = tf.abs if head.absolute else tf.identity
-    method = _tf_largeout(
-        f"tf_largeout, {head.title}", loss=head.loss, build=factored(head), score=score
-    )
-    settings = {**method.settings, "class_rate": head.class_rate}
-    return dataclasses.replace(method, settings=settings)
 
 
 METHODS = {
     "recommended": Method(
         "tf_largeout, recommended defaults",
         ours,
-        ours_compile(),
+        losses.SampledSoftmaxLoss,
         settings=_RECOMMENDED,
         tuned={"linux_callees": {"learning_rate": 3e-3}},
     ),
     "several_labels": _several_labels("several labels a row"),
     "several_labels_bigrams": _several_labels("several labels a row, bigrams", pairs_per_id=6),
-    "ours": _tf_largeout("tf_largeout"),
-    "ours_bfloat16": _tf_largeout(
+    "ours": method_of_ours("tf_largeout"),
+    "ours_bfloat16": method_of_ours(
         "tf_largeout, bfloat16 products",
         loss=functools.partial(losses.SampledSoftmaxLoss, compute_dtype="bfloat16"),
     ),
-    "uniform": _tf_largeout("tf_largeout, uniform negatives", sampler="uniform"),
-    "log_uniform": _tf_largeout("tf_largeout, log-uniform negatives", sampler="log_uniform"),
-    "frequency": _tf_largeout("tf_largeout, negatives by frequency", sampler="frequency"),
-    "nce": _tf_largeout("tf_largeout, NCE", loss=losses.NCELoss, build=normalized_at_start),
-    "inverted_file": _tf_largeout(
+    "uniform": method_of_ours("tf_largeout, uniform negatives", sampler="uniform"),
+    "log_uniform": method_of_ours("tf_largeout, log-uniform negatives", sampler="log_uniform"),
+    "frequency": method_of_ours("tf_largeout, negatives by frequency", sampler="frequency"),
+    "inverted_file": method_of_ours(
         "tf_largeout, own hard negatives, inverted file", "inverted_file"
     ),
-    "inverted_file_nce": _tf_largeout(
-        "tf_largeout, NCE, own hard negatives, inverted file",
-        "inverted_file",
-        loss=losses.NCELoss,
-        build=normalized_at_start,
-    ),
-    "lsh_head": _tf_largeout(
+    "lsh_head": method_of_ours(
         "tf_largeout, own hard negatives, LSH", "lsh_embedding", num_hard=16, start_step=None
     ),
-    "top_k_head": _tf_largeout(
+    "top_k_head": method_of_ours(
         "tf_largeout, own hard negatives, exact", "top_k", num_hard=16, start_step=None
     ),
-    "lsh_embedding": _tf_largeout("tf_largeout, LSH embedding", "lsh_embedding"),
-    "lsh_label": _tf_largeout("tf_largeout, LSH label", "lsh_label"),
-    "lsh_pool": _tf_largeout("tf_largeout, LSH, one pool a batch", "lsh_pool"),
-    "wta": _tf_largeout("tf_largeout, WTA softmax", "wta"),
-    "top_k": _tf_largeout("tf_largeout, TopK softmax", "top_k"),
-    "kernel_tree": _tf_largeout("tf_largeout, kernel tree", "kernel_tree"),
-    "kernel_tree_32": _tf_largeout("tf_largeout, kernel tree of width 32", "kernel_tree_32"),
-    "kernel_tree_pool": _tf_largeout(
-        "tf_largeout, kernel tree, one pool a batch", "kernel_tree_pool"
-    ),
-    "kernel_tree_pool_32": _tf_largeout(
-        "tf_largeout, kernel tree of width 32, one pool a batch", "kernel_tree_pool_32"
-    ),
-    "kernel_tree_head": _tf_largeout(
-        "tf_largeout, 16 of the kernel tree, corrected tail", "kernel_tree_head", num_hard=16
-    ),
-    "inverted_file_draws": _tf_largeout(
-        "tf_largeout, draws from the inverted file", "inverted_file_draws"
-    ),
-    "softmax_draws": _tf_largeout("tf_largeout, exact draws of the softmax", "softmax"),
-    "importance": _tf_largeout(
-        "tf_largeout, importance normalisation, all labels of the batch",
-        sampler="frequency",
-        loss=functools.partial(losses.ImportanceNormalizationLoss, complement="batch"),
-    ),
-    "bernoulli": _tf_largeout(
-        "tf_largeout, Bernoulli normalisation, all labels of the batch",
-        sampler="bernoulli",
-        loss=functools.partial(losses.BernoulliNormalizationLoss, complement="batch"),
-    ),
-    "blackout": _tf_largeout(
-        "tf_largeout, BlackOut", sampler="frequency", loss=losses.BlackOutLoss
-    ),
-    "ranking": _tf_largeout(
-        "tf_largeout, ranking", sampler="frequency", loss=losses.RankingLoss
-    ),
-    "hierarchical": _tf_largeout(
-        "tf_largeout, hierarchical softmax",
-        loss=losses.HierarchicalSoftmaxLoss,
-        build=hierarchical,
-    ),
-    "hierarchical_k_means": _tf_largeout(
-        "tf_largeout, hierarchical softmax, clusters by k-means",
-        loss=losses.HierarchicalSoftmaxLoss,
-        build=hierarchical_k_means,
-    ),
-    **{name: _factored(head) for name, head in FACTORED_HEADS.items()},
+    "lsh_embedding": method_of_ours("tf_largeout, LSH embedding", "lsh_embedding"),
+    "lsh_label": method_of_ours("tf_largeout, LSH label", "lsh_label"),
+    "lsh_pool": method_of_ours("tf_largeout, LSH, one pool a batch", "lsh_pool"),
+    "wta": method_of_ours("tf_largeout, WTA softmax", "wta"),
+    "top_k": method_of_ours("tf_largeout, TopK softmax", "top_k"),
     "softmax": Method(
         "tf_largeout, exact SoftmaxLoss",
         ours,
-        ours_compile(losses.SoftmaxLoss),
+        losses.SoftmaxLoss,
         settings={"optimizer": "lazy_adam"},
         tuned={
             "place_names": {**_PLACE_NAMES, "batch_size": 1024},
@@ -273,17 +192,17 @@ METHODS = {
     ),
     "tf_nn_sampled_softmax": Method(
         "tf.nn.sampled_softmax_loss + Keras Adam",
-        stock(tf.nn.sampled_softmax_loss),
+        functools.partial(stock, loss=tf.nn.sampled_softmax_loss),
         tuned={"place_names": _PLACE_NAMES, "linux_callees": _LINUX},
     ),
     "tf_nn_nce": Method(
         "tf.nn.nce_loss + Keras Adam",
-        stock(tf.nn.nce_loss),
+        functools.partial(stock, loss=tf.nn.nce_loss),
         tuned={"place_names": _PLACE_NAMES, "linux_callees": _LINUX},
     ),
     "stock_best": Method(
         "stock ops, all positives, row-sparse Adam by hand",
-        stock(None, AllPositivesModel),
+        functools.partial(stock, model_class=AllPositivesModel),
         settings=_STOCK_BEST,
         tuned={
             "place_names": {"num_sampled": 1024, **_PLACE_NAMES, "batch_size": 256},
@@ -292,9 +211,13 @@ METHODS = {
     ),
     "stock_tuned": Method(
         "stock ops, row-sparse Adam by hand, batch and negatives as ours",
-        stock(None, AllPositivesModel),
+        functools.partial(stock, model_class=AllPositivesModel),
         settings=_STOCK_BEST,
         tuned={"place_names": {"num_sampled": 1024, **_PLACE_NAMES}, "linux_callees": _LINUX},
     ),
-    "dense": Method("Keras Dense + Adam", dense, dense_compile),
+    "dense": Method(
+        "Keras Dense + Adam",
+        dense,
+        functools.partial(keras.losses.SparseCategoricalCrossentropy, from_logits=True),
+    ),
 }

@@ -1,0 +1,119 @@
+"""The package's methods, and those that only notes compare."""
+
+import dataclasses
+import functools
+import math
+
+import keras
+import tensorflow as tf
+
+from lab.shared.class_vectors import class_vectors
+from lab.shared.factored_heads import FACTORED_HEADS
+from lab.shared.samplers import SAMPLERS
+from tf_largeout import losses
+from tf_largeout.benchmarks.methods.builders import ours
+from tf_largeout.benchmarks.methods.method_table import METHODS as PACKAGE_METHODS
+from tf_largeout.benchmarks.methods.method_table import method_of_ours
+from tf_largeout.layers import HierarchicalOutput
+
+
+def normalized_at_start(task, settings):
+    """`ours` with each bias at -log(num_classes).
+
+    NCE treats logits as log-probabilities, so their exponentials should sum to 1 at the start.
+    With biases of 0, the first steps only lower all logits, and the model hardly learns
+    anything else.
+    """
+    start = keras.initializers.Constant(-math.log(task.num_classes))
+    return ours(task, settings, bias_initializer=start)
+
+
+def hierarchical(task, settings, clusters=None):
+    """A two-level softmax with clusters of consecutive ids, which have similar frequencies."""
+    output = HierarchicalOutput(task.num_classes, clusters=clusters)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+
+
+def hierarchical_k_means(task, settings):
+    """The same with clusters of classes whose examples have similar features."""
+    clusters = HierarchicalOutput.clusters_of(class_vectors(task))
+    return hierarchical(task, settings, clusters)
+
+
+def factored(task, settings, head):
+    """The task's encoder and a `FactoredOutput` with a `FactoredHead`."""
+    output = head.layers(task.num_classes, settings.class_rate)
+    return keras.Sequential([task.input(), task.encoder(settings.dim), *output])
+
+
+def with_any_sampler(task, settings):
+    """`ours` with the samplers of `SAMPLERS`, not only those of the package."""
+    return ours(task, settings, samplers=SAMPLERS)
+
+
+def _sampled(title, search=None, **options):
+    return method_of_ours(title, search, build=with_any_sampler, **options)
+
+
+def _factored(head):
+    """A method with a `FactoredHead` and the settings of the others."""
+    method = method_of_ours(
+        f"tf_largeout, {head.title}",
+        loss=head.loss,
+        build=functools.partial(factored, head=head),
+    )
+    settings = {**method.settings, "class_rate": head.class_rate}
+    score = tf.abs if head.absolute else tf.identity
+    return dataclasses.replace(method, score=score, settings=settings)
+
+
+METHODS = {
+    **PACKAGE_METHODS,
+    "nce": method_of_ours("tf_largeout, NCE", loss=losses.NCELoss, build=normalized_at_start),
+    "inverted_file_nce": method_of_ours(
+        "tf_largeout, NCE, own hard negatives, inverted file",
+        "inverted_file",
+        loss=losses.NCELoss,
+        build=normalized_at_start,
+    ),
+    "kernel_tree": _sampled("tf_largeout, kernel tree", "kernel_tree"),
+    "kernel_tree_32": _sampled("tf_largeout, kernel tree of width 32", "kernel_tree_32"),
+    "kernel_tree_pool": _sampled(
+        "tf_largeout, kernel tree, one pool a batch", "kernel_tree_pool"
+    ),
+    "kernel_tree_pool_32": _sampled(
+        "tf_largeout, kernel tree of width 32, one pool a batch", "kernel_tree_pool_32"
+    ),
+    "kernel_tree_head": _sampled(
+        "tf_largeout, 16 of the kernel tree, corrected tail", "kernel_tree_head", num_hard=16
+    ),
+    "inverted_file_draws": _sampled(
+        "tf_largeout, draws from the inverted file", "inverted_file_draws"
+    ),
+    "softmax_draws": _sampled("tf_largeout, exact draws of the softmax", "softmax"),
+    "importance": _sampled(
+        "tf_largeout, importance normalisation, all labels of the batch",
+        sampler="frequency",
+        loss=functools.partial(losses.ImportanceNormalizationLoss, complement="batch"),
+    ),
+    "bernoulli": _sampled(
+        "tf_largeout, Bernoulli normalisation, all labels of the batch",
+        sampler="bernoulli",
+        loss=functools.partial(losses.BernoulliNormalizationLoss, complement="batch"),
+    ),
+    "blackout": _sampled(
+        "tf_largeout, BlackOut", sampler="frequency", loss=losses.BlackOutLoss
+    ),
+    "ranking": _sampled("tf_largeout, ranking", sampler="frequency", loss=losses.RankingLoss),
+    "hierarchical": method_of_ours(
+        "tf_largeout, hierarchical softmax",
+        loss=losses.HierarchicalSoftmaxLoss,
+        build=hierarchical,
+    ),
+    "hierarchical_k_means": method_of_ours(
+        "tf_largeout, hierarchical softmax, clusters by k-means",
+        loss=losses.HierarchicalSoftmaxLoss,
+        build=hierarchical_k_means,
+    ),
+    **{name: _factored(head) for name, head in FACTORED_HEADS.items()},
+}

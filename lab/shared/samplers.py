@@ -1,0 +1,43 @@
+"""The package's samplers of benchmarks, and those that only notes compare."""
+
+from tf_largeout.benchmarks.methods.samplers import SAMPLERS as PACKAGE_SAMPLERS
+from tf_largeout.benchmarks.methods.samplers import sampler_of
+from tf_largeout.samplers import (
+    BernoulliSampler,
+    BigramSampler,
+    InvertedFileSampler,
+    KernelTreeSampler,
+    SoftmaxSampler,
+)
+
+
+def _bernoulli(task, num_sampled, **options):
+    return BernoulliSampler(num_sampled, counts=task.label_counts, **options)
+
+
+def _bigram(data, num_sampled, **options):
+    sampler = BigramSampler(num_sampled, **options)
+    sampler.adapt(data.train)
+    return sampler
+
+
+def _draws(sampler_class, **fixed):
+    """A sampler without a tail; ignores the tail of the settings."""
+    return lambda task, num_sampled, tail=None, **options: sampler_class(
+        num_sampled, **fixed, **options
+    )
+
+
+SAMPLERS = {
+    **PACKAGE_SAMPLERS,
+    "inverted_file_draws": _draws(InvertedFileSampler, num_hard=None, select="draw"),
+    "bernoulli": _bernoulli,
+    "bigram": _bigram,  # for text tasks only
+    "kernel_tree": _draws(KernelTreeSampler, shared=False),
+    "kernel_tree_32": _draws(KernelTreeSampler, shared=False, projection_dim=32),
+    "kernel_tree_pool": _draws(KernelTreeSampler, shared=True),
+    "kernel_tree_pool_32": _draws(KernelTreeSampler, shared=True, projection_dim=32),
+    "kernel_tree_head": sampler_of(KernelTreeSampler),
+    "softmax": _draws(SoftmaxSampler),
+    "quartic": _draws(SoftmaxSampler, distribution="quartic"),
+}
