@@ -16,13 +16,13 @@ import ast
 import pathlib
 
 from lab.label_trees.joined_run import JoinedRun
+from lab.label_trees.rivals import RIVALS
 from lab.shared.methods import METHODS
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
 from tf_largeout.benchmarks.race import race
-from tf_largeout.benchmarks.rivals import RIVALS
 from tf_largeout.benchmarks.rivals.rival_run import RivalRun
 from tf_largeout.benchmarks.table import COSTS, comparison, text_lines, write_markdown
 
@@ -59,6 +59,7 @@ def _run(method, options, out):
             sample=options.sample,
             overrides=dict(options.set),
             on_validation=options.validation,
+            rivals=RIVALS,
         )
     shared |= {"seconds": options.seconds, "on_validation": options.validation}
     if method in _JOINED:

@@ -1,8 +1,12 @@
 import json
 
+import numpy as np
 import pytest
 
 from lab.label_trees import compare
+from lab.label_trees.rivals import RIVALS
+from tf_largeout.benchmarks.harness import tasks
+from tf_largeout.benchmarks.rivals.examples import Examples
 
 
 @pytest.mark.slow
@@ -30,6 +34,34 @@ def test_settings_of_a_rival_use_the_names_of_its_library(tmp_path):
     compare.main([*arguments.split(), *given])
     log = json.loads((tmp_path / "omikuji.json").read_text())
     assert log["settings"] == {"n_trees": 2, "linear_c": 0.5} and log["on_validation"]
+
+
+@pytest.mark.slow
+def test_trees_with_bigrams_learn_from_pairs_that_single_ids_do_not_show(tmp_path):
+    pytest.importorskip("omikuji", reason="not installed: extra `rivals`")
+    rng = np.random.default_rng(0)
+    ids = rng.integers(1, 7, [4000, 2]).astype(np.int32)
+    labels = (ids[:, 0] * 7 + ids[:, 1]).astype(np.int64)  # the order of the two ids matters
+    task = tasks.from_arrays(ids, labels, num_features=7, num_classes=49, batch_size=100)
+    hits = {}
+    for name in ("omikuji_1_tree", "omikuji_1_tree_bigrams"):
+        (tmp_path / name).mkdir()
+        model = RIVALS[name].model(RIVALS[name].settings_for("made"), tmp_path / name)
+        model.prepare(Examples.of_task(task))
+        model.train()
+        features, right = task.test
+        hits[name] = np.mean(model.top_k(features, 1)[:, 0] == right)
+    assert hits["omikuji_1_tree_bigrams"] > 0.9 > 0.8 > hits["omikuji_1_tree"]
+
+
+@pytest.mark.slow
+def test_trees_with_bigrams_are_a_row(tmp_path):
+    pytest.importorskip("omikuji", reason="not installed: extra `rivals`")
+    arguments = "--task synthetic --sample 200 --methods omikuji_1_tree_bigrams"
+    (row,) = compare.main([*arguments.split(), "--out", str(tmp_path)])
+    assert row["p1"] > 0
+    log = json.loads((tmp_path / "omikuji_1_tree_bigrams.json").read_text())
+    assert log["settings"] == {"n_trees": 1, "pairs_per_id": 6}
 
 
 @pytest.mark.parametrize("text", ["linear_c", "=1", "linear_c="])

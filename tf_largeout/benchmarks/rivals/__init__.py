@@ -6,22 +6,16 @@ from tf_largeout.benchmarks.rivals.omikuji_model import OmikujiModel
 from tf_largeout.benchmarks.rivals.rival import Rival
 
 # Flat trees, as in Bonsai: clusters of any size, and many children per node.
-_FLAT = {"cluster_balanced": False, "collapse_every_n_layers": 5}
+FLAT = {"cluster_balanced": False, "collapse_every_n_layers": 5}
 
 # Trees with the settings of their authors, and flat trees, the best on a validation split. The
 # settings in `tuned` were found on the same split.
 RIVALS = {
     "omikuji": Rival("Omikuji, 3 trees", OmikujiModel),
     "omikuji_1_tree": Rival("Omikuji, 1 tree", OmikujiModel, settings={"n_trees": 1}),
-    "omikuji_flat": Rival("Omikuji, 3 flat trees", OmikujiModel, settings=_FLAT),
+    "omikuji_flat": Rival("Omikuji, 3 flat trees", OmikujiModel, settings=FLAT),
     "omikuji_1_flat_tree": Rival(
-        "Omikuji, 1 flat tree", OmikujiModel, settings={"n_trees": 1, **_FLAT}
-    ),
-    "omikuji_bigrams": Rival(
-        "Omikuji, 3 flat trees, bigrams", OmikujiModel, settings={"pairs_per_id": 6, **_FLAT}
-    ),
-    "omikuji_1_tree_bigrams": Rival(
-        "Omikuji, 1 tree, bigrams", OmikujiModel, settings={"n_trees": 1, "pairs_per_id": 6}
+        "Omikuji, 1 flat tree", OmikujiModel, settings={"n_trees": 1, **FLAT}
     ),
     "napkinxc": Rival("napkinXC, PLT", NapkinxcModel),
     "fasttext_hs": Rival(

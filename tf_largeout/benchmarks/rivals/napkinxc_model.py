@@ -21,7 +21,7 @@ class NapkinxcModel(LabelTreeModel):
     def train(self):
         models = load_package("napkinxc.models")
         self._model = models.PLT(
-            str(self.folder / "model"), threads=self.threads, seed=0, **self.library_settings
+            str(self.folder / "model"), threads=self.threads, seed=0, **self.settings
         )
         self._model.fit_on_file(self.train_file)
 

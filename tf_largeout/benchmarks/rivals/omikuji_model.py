@@ -20,7 +20,7 @@ class OmikujiModel(LabelTreeModel):
 
     def train(self):
         parameters = self.library.Model.default_hyper_param()
-        for name, value in self.library_settings.items():
+        for name, value in self.settings.items():
             if name != "beam_size":
                 setattr(parameters, name, value)
         with silent():  # it writes a line for each example

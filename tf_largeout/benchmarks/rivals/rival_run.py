@@ -25,10 +25,11 @@ class RivalRun(ProcessRun):
     """Trains a model of another library on a task. Its log has one point, at the end.
 
     Attributes:
-        method: key of `RIVALS`.
+        method: key of `rivals`.
         sample: test examples to evaluate on; None for all.
         overrides: settings other than the table's, by the library's names.
         on_validation: test on a part of the training split, for the choice of settings.
+        rivals: dict of `Rival`s.
 
     Raises:
         ImportError: the library is not installed.
@@ -37,18 +38,19 @@ class RivalRun(ProcessRun):
     sample: int | None = 5000
     overrides: dict = dataclasses.field(default_factory=dict)
     on_validation: bool = False
+    rivals: dict = dataclasses.field(default_factory=lambda: RIVALS, repr=False)
 
     def __post_init__(self):
-        load_package(RIVALS[self.method].model.package)
+        load_package(self.rivals[self.method].model.package)
 
     @property
     def title(self):
-        return RIVALS[self.method].title
+        return self.rivals[self.method].title
 
     @property
     def settings(self):
         """The settings of the method on the task."""
-        return RIVALS[self.method].settings_for(self.task, **self.overrides)
+        return self.rivals[self.method].settings_for(self.task, **self.overrides)
 
     def identity(self):
         return {"settings": self.settings, "on_validation": self.on_validation}
@@ -60,7 +62,7 @@ class RivalRun(ProcessRun):
         """Trains in this process and writes the log."""
         task = tasks.load(self.task, 512, on_validation=self.on_validation)
         with tempfile.TemporaryDirectory(dir=self.directory) as folder:
-            model = RIVALS[self.method].model(self.settings, folder)
+            model = self.rivals[self.method].model(self.settings, folder)
             model.prepare(Examples.of_task(task))
             log = {**self.read_log(), **_trained(model), "num_examples": task.num_examples}
             log["model_mb"] = size_mb(model.save())
