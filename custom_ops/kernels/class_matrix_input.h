@@ -1,9 +1,11 @@
 // The class embeddings and the bias of an op that reads them in place through their variables'
 // handles, under a shared lock and without a copy. If they are copies already, as tensors.
+// The embeddings are float32. An op may also accept bfloat16.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_MATRIX_INPUT_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_MATRIX_INPUT_H_
 
+#include <cstdint>
 #include <limits>
 
 #include "custom_ops/core/class_scan/class_scan_types.h"
@@ -17,13 +19,14 @@ class ClassMatrixInput {
  public:
   // Reads input `embeddings` and the inputs of list `bias` (none or one), and checks them
   // against features [batch, dim].
-  absl::Status Read(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& features) {
-    TF_RETURN_IF_ERROR(Read(ctx));
+  absl::Status Read(tensorflow::OpKernelContext* ctx, const tensorflow::Tensor& features,
+                    bool accepts_bfloat16 = false) {
+    TF_RETURN_IF_ERROR(Read(ctx, accepts_bfloat16));
     return CheckWidth(features, "features", embeddings_->dim_size(1), "embeddings");
   }
 
   // The same without features.
-  absl::Status Read(tensorflow::OpKernelContext* ctx) {
+  absl::Status Read(tensorflow::OpKernelContext* ctx, bool accepts_bfloat16 = false) {
     tensorflow::OpInputList biases;
     TF_RETURN_IF_ERROR(ctx->input_list("bias", &biases));
     if (biases.size() > 1) {
@@ -40,28 +43,37 @@ class ClassMatrixInput {
       embeddings_ = variables_.tensor(0);
       if (has_bias) bias_ = variables_.tensor(1);
     }
-    TF_RETURN_IF_ERROR(CheckEmbeddings(*embeddings_));
+    TF_RETURN_IF_ERROR(CheckEmbeddings(*embeddings_, accepts_bfloat16));
     if (!has_bias) return absl::OkStatus();
     return CheckVariable(*bias_, "bias", tensorflow::DT_FLOAT, {embeddings_->dim_size(0)});
   }
 
   // Reads only input `embeddings`, a handle.
-  absl::Status ReadTable(tensorflow::OpKernelContext* ctx) {
+  absl::Status ReadTable(tensorflow::OpKernelContext* ctx, bool accepts_bfloat16 = false) {
     TF_RETURN_IF_ERROR(variables_.Find(ctx, "embeddings"));
     variables_.LockShared();
     embeddings_ = variables_.tensor(0);
-    return CheckEmbeddings(*embeddings_);
+    return CheckEmbeddings(*embeddings_, accepts_bfloat16);
   }
 
+  // The rows if they are bfloat16, else null.
+  const uint16_t* bfloat16_rows() const {
+    if (embeddings_->dtype() != tensorflow::DT_BFLOAT16) return nullptr;
+    return reinterpret_cast<const uint16_t*>(embeddings_->flat<tensorflow::bfloat16>().data());
+  }
+
+  // Its `embeddings` are null if they are bfloat16.
   ClassMatrix matrix() const {
-    return {embeddings_->flat<float>().data(),
+    return {bfloat16_rows() == nullptr ? embeddings_->flat<float>().data() : nullptr,
             bias_ != nullptr ? bias_->flat<float>().data() : nullptr, embeddings_->dim_size(0),
             embeddings_->dim_size(1)};
   }
 
  private:
-  static absl::Status CheckEmbeddings(const tensorflow::Tensor& value) {
-    if (value.dtype() == tensorflow::DT_FLOAT && value.dims() == 2 && value.dim_size(0) >= 1 &&
+  static absl::Status CheckEmbeddings(const tensorflow::Tensor& value, bool accepts_bfloat16) {
+    const bool has_dtype = value.dtype() == tensorflow::DT_FLOAT ||
+                           (accepts_bfloat16 && value.dtype() == tensorflow::DT_BFLOAT16);
+    if (has_dtype && value.dims() == 2 && value.dim_size(0) >= 1 &&
         value.dim_size(0) < std::numeric_limits<int32_t>::max()) {
       return absl::OkStatus();
     }

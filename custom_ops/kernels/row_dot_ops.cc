@@ -10,6 +10,8 @@ namespace {
 using tensorflow::OpKernelContext;
 
 struct CpuRowDot {
+  static constexpr bool kReadsBfloat16 = true;
+
   static absl::Status CheckIds(const RowDotInput& in) {
     const int64_t num_classes = in.matrix.num_classes;
     TF_RETURN_IF_ERROR(CheckClassIds(in.own.ids, in.own.batch * in.own.per_row, in.own.per_row,
@@ -18,19 +20,23 @@ struct CpuRowDot {
   }
 
   static absl::Status RowDots(OpKernelContext* ctx, const RowDotInput& in, float* logits) {
-    largeout::RowDots(in.matrix, in.features(), in.own, IntraOpParallel(ctx), logits);
+    const auto classes = in.reads();
+    largeout::RowDots(classes.matrix, in.features(), classes.own, IntraOpParallel(ctx), logits);
     return absl::OkStatus();
   }
 
   static absl::Status GatherRows(OpKernelContext* ctx, const RowDotInput& in, float* rows,
                                  float* biases) {
-    largeout::GatherRows(in.matrix, in.shared, IntraOpParallel(ctx), rows, biases);
+    const auto classes = in.reads();
+    largeout::GatherRows(classes.matrix, classes.shared, IntraOpParallel(ctx), rows, biases);
     return absl::OkStatus();
   }
 
   static absl::Status FeatureGradient(OpKernelContext* ctx, const RowDotInput& in,
                                       const float* d_logits, float* d_features) {
-    RowDotsFeatureGradient(in.matrix, in.own, d_logits, IntraOpParallel(ctx), d_features);
+    const auto classes = in.reads();
+    RowDotsFeatureGradient(classes.matrix, classes.own, d_logits, IntraOpParallel(ctx),
+                           d_features);
     return absl::OkStatus();
   }
 
@@ -48,6 +54,7 @@ struct CpuRowDot {
 };
 
 LARGEOUT_REGISTER_ROW_DOT_OPS(tensorflow::DEVICE_CPU, CpuRowDot);
+REGISTER_KERNEL_BUILDER(Name("LargeoutWidenRows").Device(tensorflow::DEVICE_CPU), WidenRowsOp);
 
 }  // namespace
 }  // namespace largeout

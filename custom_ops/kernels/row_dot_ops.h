@@ -3,15 +3,19 @@
 // A Device has the functions of core/rows/row_dots.h as static functions that take the context
 // first and return a status: RowDots, GatherRows, FeatureGradient, and RowGradient, which
 // allocates its outputs by AllocateRowGradient. It also has CheckIds, which checks the ids as
-// far as it can.
+// far as it can, and kReadsBfloat16: whether the embeddings may be bfloat16. If so, its
+// functions but RowGradient use RowDotInput::reads().
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_ROW_DOT_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_ROW_DOT_OPS_H_
 
 #include <limits>
+#include <memory>
 
 #include "custom_ops/core/rows/row_dots.h"
+#include "custom_ops/core/rows/widened_classes.h"
 #include "custom_ops/kernels/class_matrix_input.h"
+#include "custom_ops/kernels/intra_op_parallel.h"
 #include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
@@ -20,12 +24,12 @@ namespace largeout {
 class RowDotInput {
  public:
   // Reads the inputs and checks their shapes, but not the ids.
-  absl::Status Read(tensorflow::OpKernelContext* ctx) {
+  absl::Status Read(tensorflow::OpKernelContext* ctx, bool accepts_bfloat16) {
     const tensorflow::Tensor *own_ids, *shared_ids;
     TF_RETURN_IF_ERROR(ctx->input("features", &features_));
     TF_RETURN_IF_ERROR(ctx->input("ids", &own_ids));
     TF_RETURN_IF_ERROR(ctx->input("shared_ids", &shared_ids));
-    TF_RETURN_IF_ERROR(matrix_input_.Read(ctx, *features_));
+    TF_RETURN_IF_ERROR(matrix_input_.Read(ctx, *features_, accepts_bfloat16));
     TF_RETURN_IF_ERROR(CheckBatchMatrix(*own_ids, "ids", features_->dim_size(0), "features"));
     if (shared_ids->dims() != 1) return WrongShape(*shared_ids, "shared_ids", "[num_shared]");
     if (own_ids->NumElements() + shared_ids->NumElements() >
@@ -61,15 +65,34 @@ class RowDotInput {
     return absl::OkStatus();
   }
 
+  // Prepares reads(). Call it when the ids are checked.
+  void WidenBfloat16(tensorflow::OpKernelContext* ctx) {
+    if (matrix_input_.bfloat16_rows() == nullptr) return;
+    widened_ = std::make_unique<WidenedClasses>(matrix_input_.bfloat16_rows(), matrix, own,
+                                                shared, IntraOpParallel(ctx));
+  }
+
   const float* features() const { return features_->flat<float>().data(); }
 
-  ClassMatrix matrix;
+  ClassMatrix matrix;  // without embeddings if they are bfloat16
   OwnClasses own;
   SharedClasses shared;
+
+  // The same classes in float32.
+  struct Reads {
+    ClassMatrix matrix;
+    OwnClasses own;
+    SharedClasses shared;
+  };
+  Reads reads() const {
+    if (widened_ == nullptr) return {matrix, own, shared};
+    return {widened_->matrix(), widened_->own(), widened_->shared()};
+  }
 
  private:
   const tensorflow::Tensor* features_ = nullptr;
   ClassMatrixInput matrix_input_;
+  std::unique_ptr<WidenedClasses> widened_;
 };
 
 inline float* NumbersOrNull(tensorflow::Tensor* tensor) {
@@ -83,8 +106,9 @@ class RowDotsOp : public LargeoutOp {
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     RowDotInput in;
-    OP_REQUIRES_OK(ctx, in.Read(ctx));
+    OP_REQUIRES_OK(ctx, in.Read(ctx, Device::kReadsBfloat16));
     OP_REQUIRES_OK(ctx, Device::CheckIds(in));
+    in.WidenBfloat16(ctx);
     tensorflow::Tensor *logits, *rows, *biases = nullptr;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {in.own.batch, in.own.per_row}, &logits));
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {in.shared.size, in.matrix.dim}, &rows));
@@ -123,8 +147,9 @@ class RowDotsGradOp : public LargeoutOp {
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     RowDotInput in;
-    OP_REQUIRES_OK(ctx, in.Read(ctx));
+    OP_REQUIRES_OK(ctx, in.Read(ctx, Device::kReadsBfloat16));
     OP_REQUIRES_OK(ctx, Device::CheckIds(in));
+    in.WidenBfloat16(ctx);
     RowDotsGradients gradients{};
     OP_REQUIRES_OK(ctx, in.ReadGradients(ctx, &gradients));
     tensorflow::Tensor *d_features, *shape;
@@ -135,6 +160,25 @@ class RowDotsGradOp : public LargeoutOp {
     OP_REQUIRES_OK(ctx, Device::FeatureGradient(ctx, in, gradients.d_logits,
                                                 d_features->flat<float>().data()));
     OP_REQUIRES_OK(ctx, Device::RowGradient(ctx, in, gradients));
+  }
+};
+
+// All rows of a table, in float32. Runs on the CPU.
+class WidenRowsOp : public LargeoutOp {
+ public:
+  using LargeoutOp::LargeoutOp;
+
+  void Run(tensorflow::OpKernelContext* ctx) override {
+    ClassMatrixInput input;
+    OP_REQUIRES_OK(ctx, input.ReadTable(ctx, true));
+    const uint16_t* rows = input.bfloat16_rows();
+    OP_REQUIRES(ctx, rows != nullptr,
+                absl::InvalidArgumentError("embeddings must be bfloat16, but are float32"));
+    const ClassMatrix matrix = input.matrix();
+    tensorflow::Tensor* wide;
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {matrix.num_classes, matrix.dim}, &wide));
+    WidenRows(rows, matrix.num_classes, matrix.dim, IntraOpParallel(ctx),
+              wide->flat<float>().data());
   }
 };
 

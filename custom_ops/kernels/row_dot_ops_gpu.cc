@@ -9,6 +9,8 @@ namespace {
 using tensorflow::OpKernelContext;
 
 struct GpuRowDot {
+  static constexpr bool kReadsBfloat16 = false;
+
   // Ids are not checked here, see custom_ops/cuda/row_dots.h.
   static absl::Status CheckIds(const RowDotInput&) { return absl::OkStatus(); }
 

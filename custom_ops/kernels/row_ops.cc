@@ -30,6 +30,7 @@ struct CpuRow {
   using Momentum = MomentumArguments;
 
   static constexpr bool kUsesHugePages = true;
+  static constexpr bool kRounds = true;
 
   static absl::Status CheckIds(const Tensor& ids, int64_t num_rows) {
     return WithIds(ids, [&](const auto* data) {
@@ -48,7 +49,7 @@ struct CpuRow {
   static absl::Status Update(const RowUpdateInputs& inputs, const Arguments& arguments) {
     const ParallelFor parallel_for = IntraOpParallel(inputs.ctx);
     UpdateRows(MergeRowIds(inputs.ids(), parallel_for), inputs.values(), inputs.dim(),
-               arguments, parallel_for);
+               arguments, parallel_for, inputs.rounded());
     return absl::OkStatus();
   }
 

@@ -5,6 +5,7 @@
 //     core/optimizers/row_update_rules.h or cuda/row_update.h; the members have the same names;
 // and these static members; the functions return a status:
 //   kUsesHugePages: whether the variables are in host memory;
+//   kRounds: whether the variable may be in bfloat16;
 //   Update(inputs, arguments): one step. Errors come before the first write;
 //   CheckIds(ids, num_rows): checks ids, whose shape is already checked, as far as the device
 //     allows;
@@ -16,6 +17,7 @@
 
 #include <limits>
 
+#include "custom_ops/core/rows/bfloat16_rows.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/huge_pages.h"
 #include "custom_ops/kernels/largeout_op.h"
@@ -32,14 +34,22 @@ inline absl::Status CheckRowIdsShape(const tensorflow::Tensor& ids) {
 }
 
 // The inputs of an optimizer op: the variable's handle, the slots' handles, values, ids,
-// scalars. Holds the locks of all variables during its lifetime.
+// scalars, and `rounding` for a variable in bfloat16. Holds the locks of all variables during
+// its lifetime.
 class RowUpdateInputs {
  public:
   // Locks the variables for writing in place, and checks the shapes of all inputs but the
-  // slots.
+  // slots. rounds: whether the variable may be in bfloat16.
   template <class Copy>
-  absl::Status Read(tensorflow::OpKernelContext* context, const Copy& copy) {
+  absl::Status Read(tensorflow::OpKernelContext* context, bool rounds, const Copy& copy) {
     ctx = context;
+    TF_RETURN_IF_ERROR(ctx->input_list("rounding", &rounding_));
+    if (rounding_.size() > (rounds ? 1 : 0)) {
+      return absl::InvalidArgumentError(
+          rounds ? "rounding must be one tensor or none"
+                 : "rows in bfloat16 are updated on the CPU only: create the layer in "
+                   "`with tf.device('CPU'):`");
+    }
     TF_RETURN_IF_ERROR(CheckDistinctVariables(ctx));
     while (ctx->input_dtype(variables_.size()) == tensorflow::DT_RESOURCE) {
       TF_RETURN_IF_ERROR(variables_.Find(ctx, ctx->input(variables_.size())));
@@ -51,7 +61,18 @@ class RowUpdateInputs {
 
   int64_t num_rows() const { return variable().dim_size(0); }
   int64_t dim() const { return num_rows() == 0 ? 0 : variable().NumElements() / num_rows(); }
-  float* variable_data() const { return variables_.tensor(0)->flat<float>().data(); }
+  // Null if the variable is in bfloat16.
+  float* variable_data() const {
+    return rounding_.size() > 0 ? nullptr : variables_.tensor(0)->flat<float>().data();
+  }
+  // Without rows if the variable is float32.
+  RoundedRows rounded() const {
+    if (rounding_.size() == 0) return {};
+    const auto seed_and_step = rounding_[0].flat<int64_t>();
+    return {
+        reinterpret_cast<uint16_t*>(variables_.tensor(0)->flat<tensorflow::bfloat16>().data()),
+        static_cast<uint64_t>(seed_and_step(0)), static_cast<uint64_t>(seed_and_step(1))};
+  }
   const LockedVariables& variables() const { return variables_; }
   int num_slots() const { return variables_.size() - 1; }
   const tensorflow::Tensor& ids() const { return ctx->input(first_scalar() - 1); }
@@ -98,23 +119,29 @@ class RowUpdateInputs {
       if (variables_.tensor(i)->IsInitialized()) continue;
       return absl::FailedPreconditionError("the variable or a slot is not initialized");
     }
-    if (variable().dtype() != tensorflow::DT_FLOAT || variable().dims() < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the variable must be float32 of rank 1 or more, but is ",
-                       tensorflow::DataTypeString(variable().dtype()), " of shape ",
-                       variable().shape().DebugString()));
+    const bool rounds = rounding_.size() > 0;
+    const auto dtype = rounds ? tensorflow::DT_BFLOAT16 : tensorflow::DT_FLOAT;
+    if (variable().dtype() != dtype || variable().dims() < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the variable must be ", rounds ? "bfloat16" : "float32",
+          " of rank 1 or more, but is ", tensorflow::DataTypeString(variable().dtype()),
+          " of shape ", variable().shape().DebugString(), "; `rounding` is for bfloat16 only"));
+    }
+    if (rounds) {
+      TF_RETURN_IF_ERROR(CheckShape(rounding_[0], "rounding", tensorflow::TensorShape({2})));
     }
     TF_RETURN_IF_ERROR(CheckRowIdsShape(ids()));
     tensorflow::TensorShape expected = variable().shape();
     TF_RETURN_IF_ERROR(expected.SetDimWithStatus(0, ids().NumElements()));
     TF_RETURN_IF_ERROR(CheckShape(ctx->input(first_scalar() - 2), "values", expected));
-    for (int i = first_scalar(); i < ctx->num_inputs(); ++i) {
+    for (int i = first_scalar(); i < ctx->num_inputs() - rounding_.size(); ++i) {
       TF_RETURN_IF_ERROR(CheckScalar(ctx->input(i), "a hyperparameter"));
     }
     return absl::OkStatus();
   }
 
-  LockedVariables variables_;  // the variable, and the slots in input order
+  LockedVariables variables_;         // the variable, and the slots in input order
+  tensorflow::OpInputList rounding_;  // none, or [seed, step]
 };
 
 // Readers of the attributes and inputs of the ops, one class per optimizer.
@@ -202,7 +229,7 @@ class RowUpdateOp : public LargeoutOp {
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     RowUpdateInputs inputs;
-    OP_REQUIRES_OK(ctx, inputs.Read(ctx, [&](const auto& from, auto* to) {
+    OP_REQUIRES_OK(ctx, inputs.Read(ctx, Device::kRounds, [&](const auto& from, auto* to) {
       return Device::Copy(ctx, from, to);
     }));
     if (Device::kUsesHugePages) {

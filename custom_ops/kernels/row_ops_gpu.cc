@@ -28,6 +28,7 @@ struct GpuRow {
   using Momentum = cuda::MomentumStep;
 
   static constexpr bool kUsesHugePages = false;
+  static constexpr bool kRounds = false;
 
   // The host cannot read the ids without waiting. The launchers skip ids that are out of range.
   static absl::Status CheckIds(const Tensor&, int64_t) { return absl::OkStatus(); }

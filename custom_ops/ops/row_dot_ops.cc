@@ -63,7 +63,8 @@ rows of classes that the batch shares. One op computes both, so that a variable 
 gradient.
 
 features: [batch, dim].
-embeddings: Variable [num_classes, dim], float; read in place.
+embeddings: Variable [num_classes, dim], float, or on a CPU bfloat16, whose rows are widened;
+  read in place.
 bias: No variable, or one: [num_classes], float.
 ids: [batch, num_ids]; -1 is padding. Other ids out of range are an error; on a GPU, which cannot
   report errors without waiting, their logits are NaN.
@@ -71,6 +72,25 @@ shared_ids: [num_shared]; on a GPU the rows of ids out of range are NaN.
 logits: [batch, num_ids], <embeddings[id], features[b]> + bias[id]; the lowest float at padding.
 shared_rows: [num_shared, dim], embeddings[shared_ids].
 shared_biases: [num_shared], bias[shared_ids], if there is a bias.
+)doc");
+
+REGISTER_OP("LargeoutWidenRows")
+    .Input("embeddings: resource")
+    .Output("rows: float")
+    .SetShapeFn([](InferenceContext* c) {
+      const auto* shapes = c->input_handle_shapes_and_types(0);
+      ShapeHandle rows = c->Matrix(c->UnknownDim(), c->UnknownDim());
+      if (shapes != nullptr && !shapes->empty()) {
+        TF_RETURN_IF_ERROR(c->WithRank((*shapes)[0].shape, 2, &rows));
+      }
+      c->set_output(0, rows);
+      return absl::OkStatus();
+    })
+    .Doc(R"doc(
+All rows of a bfloat16 variable, in float32. Its gradient is float32 too.
+
+embeddings: Variable [num_classes, dim], bfloat16.
+rows: [num_classes, dim].
 )doc");
 
 REGISTER_OP("LargeoutRowDotsGrad")

@@ -18,14 +18,16 @@ absl::Status ValuesAndIdsShape(InferenceContext* c, ShapeHandle values, ShapeHan
   return c->Merge(c->Dim(values, 0), c->Dim(ids, 0), &rows);
 }
 
-// Inputs: resources, values, ids, then scalars only.
+// Inputs: resources, values, ids, scalars, and at most one `rounding`.
 absl::Status RowUpdateShape(InferenceContext* c) {
   std::vector<ShapeHandle> values, ids;
   TF_RETURN_IF_ERROR(c->input("values", &values));
   TF_RETURN_IF_ERROR(c->input("ids", &ids));
   TF_RETURN_IF_ERROR(ValuesAndIdsShape(c, values[0], ids[0]));
+  int num_rounding;
+  TF_RETURN_IF_ERROR(c->GetAttr("num_rounding", &num_rounding));
   bool after_ids = false;
-  for (int i = 0; i < c->num_inputs(); ++i) {
+  for (int i = 0; i < c->num_inputs() - num_rounding; ++i) {
     ShapeHandle scalar;
     if (after_ids) TF_RETURN_IF_ERROR(c->WithRank(c->input(i), 0, &scalar));
     after_ids |= c->input(i).SameHandle(ids[0]);
@@ -65,8 +67,10 @@ REGISTER_OP("LargeoutRowAdam")
     .Input("beta_2: double")
     .Input("epsilon: float")
     .Input("weight_decay: float")
+    .Input("rounding: num_rounding * int64")
     .Attr("num_momentum: int >= 0 = 1")
     .Attr("num_last_step: int >= 0 = 0")
+    .Attr("num_rounding: int >= 0 = 0")
     .Attr("Tindices: {int32, int64}")
     .SetIsStateful()
     .SetShapeFn(RowUpdateShape)
@@ -95,6 +99,7 @@ ids: the row of each gradient, [n]; may repeat.
 step: number of this step, from 1; used only with `last_step`.
 step_size: learning rate with bias correction,
   learning_rate sqrt(1 - beta_2^step) / (1 - beta_1^step).
+rounding: as in LargeoutRowAdagrad.
 )doc");
 
 REGISTER_OP("LargeoutRowAdagrad")
@@ -105,6 +110,8 @@ REGISTER_OP("LargeoutRowAdagrad")
     .Input("learning_rate: float")
     .Input("epsilon: float")
     .Input("weight_decay: float")
+    .Input("rounding: num_rounding * int64")
+    .Attr("num_rounding: int >= 0 = 0")
     .Attr("Tindices: {int32, int64}")
     .SetIsStateful()
     .SetShapeFn(RowUpdateShape)
@@ -123,6 +130,9 @@ variable: w, float32 [num_rows, ...].
 accumulator: a, like the variable.
 values: gradients, [n, ...].
 ids: the row of each gradient, [n]; may repeat.
+rounding: none if the variable is float32. If it is bfloat16, [seed, step]: the updated rows are
+  rounded at random, and the random bits depend on the seed, the step, the row and the column.
+  The slots are float32. Not supported on a GPU.
 )doc");
 
 REGISTER_OP("LargeoutRowRowwiseAdagrad")
@@ -133,6 +143,8 @@ REGISTER_OP("LargeoutRowRowwiseAdagrad")
     .Input("learning_rate: float")
     .Input("epsilon: float")
     .Input("weight_decay: float")
+    .Input("rounding: num_rounding * int64")
+    .Attr("num_rounding: int >= 0 = 0")
     .Attr("Tindices: {int32, int64}")
     .SetIsStateful()
     .SetShapeFn(RowUpdateShape)
@@ -151,6 +163,7 @@ variable: w, float32 [num_rows, ...].
 accumulator: a, float32 [num_rows].
 values: gradients, [n, ...].
 ids: the row of each gradient, [n]; may repeat.
+rounding: as in LargeoutRowAdagrad.
 )doc");
 
 REGISTER_OP("LargeoutRowMomentum")
@@ -161,8 +174,10 @@ REGISTER_OP("LargeoutRowMomentum")
     .Input("learning_rate: float")
     .Input("decay: float")
     .Input("weight_decay: float")
+    .Input("rounding: num_rounding * int64")
     .Attr("num_momentum: int >= 0 = 1")
     .Attr("nesterov: bool = false")
+    .Attr("num_rounding: int >= 0 = 0")
     .Attr("Tindices: {int32, int64}")
     .SetIsStateful()
     .SetShapeFn(RowUpdateShape)
@@ -182,6 +197,7 @@ variable: w, float32 [num_rows, ...].
 momentum: none, or m, like the variable.
 values: gradients, [n, ...].
 ids: the row of each gradient, [n]; may repeat.
+rounding: as in LargeoutRowAdagrad.
 )doc");
 
 REGISTER_OP("LargeoutMergeRows")

@@ -130,6 +130,14 @@ FEATURES = {
     "form: scale, 2 shards, DecoupledSoftmaxLoss": Feature(
         _large(scale=3.0, num_shards=2), _losses.DecoupledSoftmaxLoss, labels="several"
     ),
+    "form: bfloat16 rows": Feature(_large(embeddings_dtype="bfloat16")),
+    "form: bfloat16 rows, SoftmaxLoss": Feature(
+        _large(embeddings_dtype="bfloat16"), _losses.SoftmaxLoss
+    ),
+    "form: bfloat16 rows, 2 shards, normalize, mixed_bfloat16": Feature(
+        _large(embeddings_dtype="bfloat16", num_shards=2, normalize=True, scale=4.0),
+        policy="mixed_bfloat16",
+    ),
     "loss: MarginSoftmaxLoss": Feature(
         _large(normalize=True, use_bias=False, scale=4.0), _losses.MarginSoftmaxLoss
     ),

@@ -8,16 +8,22 @@ import tensorflow as tf
 
 from tf_largeout.classes import blockwise, class_sums
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
+from tf_largeout.classes.class_shard import ClassShard
+from tf_largeout.keras_internals import training_of_step
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 from tf_largeout.types import Elementwise
-from tf_largeout.variables import replicas, row_observers
+from tf_largeout.variables import bfloat16_rows, replicas, row_observers
 
 
 class ClassMatrix(ClassScorer):
     """Classes with embeddings `w_c` and biases `b_c`, with the logits `o_c = <w_c, h> + b_c`.
 
     The variables belong to the output layer, or to the embedding layer whose table it shares.
+
+    Rows in bfloat16 (`bfloat16_rows`) are read in float32, and their gradients are float32.
+    Passes over all classes convert them in blocks. If such a pass has gradients, it converts
+    all of them, because the gradient is as large. Search structures do not support them.
 
     Args:
         embeddings: Keras variable `[num_classes, dim]`, one row per class.
@@ -31,6 +37,11 @@ class ClassMatrix(ClassScorer):
         num_classes, dim = embeddings.shape
         super().__init__(num_classes, dim, bias is not None, owner)
         self._embeddings, self._bias = embeddings, bias
+        self.is_rounded = bfloat16_rows.is_marked(embeddings)
+
+    def shards(self) -> list[ClassShard]:
+        refuse_search_of_rounded_rows(self)
+        return super().shards()
 
     def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
         """Returns the `tf.Variable`s of the embeddings and the bias on the current replica.
@@ -38,7 +49,12 @@ class ClassMatrix(ClassScorer):
         Raises:
             ValueError: If they are not float32, which the ops require.
         """
-        for weight in (self._embeddings, self._bias):
+        refuse_search_of_rounded_rows(self)
+        return self.tables()
+
+    def tables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """As `variables`, but the embeddings may be rows in bfloat16."""
+        for weight in (None if self.is_rounded else self._embeddings, self._bias):
             if weight is not None and str(weight.dtype) != "float32":
                 raise ValueError(
                     f"Training, `evaluate` and `top_k` need float32 weights in layer "
@@ -50,27 +66,58 @@ class ClassMatrix(ClassScorer):
         )
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        return self.variables()
+        """As `ClassScorer.as_products`: new variables if the rows are in bfloat16."""
+        if not self.is_rounded:
+            return self.variables()
+        return new_products(self.values(), None if self._bias is None else self._bias.value)
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        return self.as_read(tf.gather(self.variables()[0], ids))
+        return self.as_read(self.stored_rows(ids))
+
+    def stored_rows(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns rows of the variable, float32 `[..., dim]`, with a sparse gradient.
+
+        Args:
+            ids: int64 `[...]`.
+        """
+        embeddings = self.tables()[0]
+        if not self.is_rounded:
+            return tf.gather(embeddings, ids)
+        nothing = tf.zeros([0, self.dim]), tf.zeros([0, 0], tf.int64)
+        flat = tf.reshape(ids, [-1])
+        rows = row_dot_ops.row_dots_and_rows(nothing[0], embeddings, None, nothing[1], flat)[1]
+        return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
+
+    def all_stored_rows(self) -> tf.Tensor:
+        """Returns all rows of the variable, float32 `[num_classes, dim]`."""
+        embeddings = self.tables()[0]
+        if self.is_rounded:
+            return row_dot_ops.widen_rows(embeddings)
+        return tf.convert_to_tensor(embeddings)
 
     def as_read(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns class rows, `[..., dim]`, in the form in which the classes are scored."""
         return rows
 
     def values(self) -> tf.Tensor:
+        if self.is_rounded:
+            return self.as_read(self.all_stored_rows())
         return self.as_read(tf.convert_to_tensor(self._embeddings.value))
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
-        embeddings = tf.cast(self.values(), features.dtype)
+        if self.is_rounded and not training_of_step():
+            # Not with our op: exports of Keras have these logits. (Its gradient is float32.)
+            embeddings = self.as_read(tf.cast(self._embeddings.value, tf.float32))
+        else:
+            embeddings = self.values()
+        embeddings = tf.cast(embeddings, features.dtype)
         logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
         if self._bias is None:
             return logits
         return logits + tf.cast(self._bias.value, features.dtype)
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        embeddings, bias = self.variables()
+        embeddings, bias = self.tables()
         return row_dot_ops.row_dots(features, embeddings, ids, bias)
 
     def dots_and_rows(
@@ -89,7 +136,7 @@ class ClassMatrix(ClassScorer):
             `(logits, rows, biases)`: float32 `[B, n]`, `[m, dim]` and `[m]`, zeros if the
             classes have no biases.
         """
-        embeddings, bias = self.variables()
+        embeddings, bias = self.tables()
         logits, rows, biases = row_dot_ops.row_dots_and_rows(
             features, embeddings, bias, ids, shared_ids
         )
@@ -103,6 +150,8 @@ class ClassMatrix(ClassScorer):
         training: bool = False,
     ) -> ClassStatistics:
         """As `ClassScorer.statistics`, in one pass over the classes."""
+        if self.is_rounded:
+            return statistics_in_blocks(self, features, labels, compute_dtype, training)
         features = tf.cast(features, tf.float32)
         return ClassStatistics(
             *class_scan_ops.class_statistics(
@@ -121,6 +170,8 @@ class ClassMatrix(ClassScorer):
             compute_dtype: That of the `statistics`.
         """
         features = tf.cast(features, tf.float32)
+        if self.is_rounded:
+            return super().ranked_scores(features, ids)
         return class_scan_ops.label_logits(features, *self.variables(), ids, compute_dtype)
 
     def sum_over_classes(
@@ -128,14 +179,14 @@ class ClassMatrix(ClassScorer):
     ) -> tf.Tensor:
         if not training:
             return super().sum_over_classes(features, function)
-        embeddings, bias = self.variables()
+        bias = self.tables()[1]
 
         def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
             return class_sums.dot_products(features, self.as_read(rows), biases)
 
         return class_sums.sums_of_classes(
             tf.cast(features, tf.float32),
-            tf.convert_to_tensor(embeddings),
+            self.all_stored_rows(),
             None if bias is None else tf.convert_to_tensor(bias),
             score,
             function,
@@ -143,12 +194,16 @@ class ClassMatrix(ClassScorer):
 
     def mean_logits(self, features: tf.Tensor, training: bool = False) -> tf.Tensor:
         """As `ClassScorer.mean_logits`, from the means of the embeddings and biases."""
-        embeddings, bias = self.variables()
-        mean_row = tf.reduce_mean(self.as_read(tf.convert_to_tensor(embeddings)), axis=0)
+        if self.is_rounded and not training:
+            return super().mean_logits(features)
+        bias = self.tables()[1]
+        mean_row = tf.reduce_mean(self.as_read(self.all_stored_rows()), axis=0)
         means = tf.linalg.matvec(tf.cast(features, tf.float32), mean_row)
         return means if bias is None else means + tf.reduce_mean(bias)
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if self.is_rounded:
+            return self.top_k_of(features, None, k)
         return class_scan_ops.class_top_k(features, *self.variables(), k)
 
     def fold_logits(
@@ -160,15 +215,21 @@ class ClassMatrix(ClassScorer):
         width: int | tf.Tensor = 1,
         classes: tf.Tensor | None = None,
     ) -> Any:
-        embeddings, bias = self.variables()
+        embeddings, bias = self.tables()
         features = tf.cast(features, tf.float32)
         block = blockwise.block_size(tf.shape(features)[0], self.dim, width)
         count = self.num_classes if classes is None else tf.size(classes, tf.int64)
 
+        def rows_of_block(ids: tf.Tensor) -> tf.Tensor:
+            if not self.is_rounded:
+                return self.rows(ids)
+            # Without our ops and without a gradient: exports have this loop.
+            return self.as_read(tf.cast(tf.gather(embeddings, ids), tf.float32))
+
         def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
             end = tf.minimum(first + block, count)
             ids = tf.range(first, end) if classes is None else classes[first:end]
-            logits = tf.matmul(features, self.rows(ids), transpose_b=True)
+            logits = tf.matmul(features, rows_of_block(ids), transpose_b=True)
             if bias is not None:
                 logits += tf.gather(bias, ids)
             return end, function(state, logits, ids)
@@ -187,11 +248,11 @@ class ClassMatrix(ClassScorer):
         function: Elementwise = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        embeddings, bias = self.variables()
+        bias = self.tables()[1]
         return class_sums.exact_scores(
             features,
             labels,
-            tf.convert_to_tensor(embeddings),
+            self.all_stored_rows(),
             None if bias is None else tf.convert_to_tensor(bias),
             function,
             self.as_read,
@@ -214,3 +275,33 @@ class ClassMatrix(ClassScorer):
         kept.
         """
         row_observers.observe(self._embeddings, function)
+
+
+def refuse_search_of_rounded_rows(matrix: ClassScorer) -> None:
+    """Raises a ValueError if rows in bfloat16 were to be searched or read by float32 ops."""
+    if matrix.is_rounded:
+        raise ValueError(
+            f"Layer '{matrix._owner}' has embeddings_dtype='bfloat16', and search structures "
+            "read float32 rows. Received: a sampler that searches. Use one that does not, such "
+            "as 'uniform', 'log_uniform' or a UnigramSampler, or leave `embeddings_dtype` out."
+        )
+
+
+def statistics_in_blocks(
+    scorer: ClassScorer,
+    features: tf.Tensor,
+    labels: tf.Tensor,
+    compute_dtype: str,
+    training: bool,
+) -> ClassStatistics:
+    """Implements `ClassScorer.statistics` by `fold_logits`, and in training `exact_scores`."""
+    features = tf.cast(features, tf.float32)
+    if not training:
+        return ClassScorer.statistics(scorer, features, labels, compute_dtype)
+    scorer._require_float32(compute_dtype)
+    found = scorer.exact_scores(features, labels)
+
+    def ranks() -> tf.Tensor:
+        return ClassScorer.statistics(scorer, tf.stop_gradient(features), labels).ranks
+
+    return ClassStatistics(*found, ranks)

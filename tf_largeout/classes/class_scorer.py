@@ -65,6 +65,8 @@ class ClassScorer:
 
     # The soft cap of the logits, or None.
     soft_cap: float | None = None
+    # Whether the rows are in bfloat16 (`bfloat16_rows`).
+    is_rounded = False
 
     @property
     def uncapped(self) -> Any:

@@ -157,8 +157,8 @@ class _CurrentRows(ClassMatrix):
         super().__init__(weights.vectors, None, owner)
         self._weights = weights
 
-    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
-        found = super().variables()
+    def tables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        found = super().tables()
         self.current()
         return found
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_matrix import ClassMatrix, statistics_in_blocks
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.ops import row_dot_ops
 
@@ -21,7 +21,7 @@ class NormalizedMatrix(ClassMatrix):
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
         """As `ClassScorer.as_products`: a new variable with the normalized rows."""
         return tf.Variable(self.values(), trainable=False, name="embeddings"), (
-            self.variables()[1]
+            self.tables()[1]
         )
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
@@ -34,15 +34,14 @@ class NormalizedMatrix(ClassMatrix):
 
         The lengths of the examples' own classes are computed once for each distinct class.
         """
-        embeddings, bias = self.variables()
+        embeddings, bias = self.tables()
         products, rows, _ = row_dot_ops.row_dots_and_rows(
             features, embeddings, None, ids, shared_ids
         )
         is_class = ids >= 0
         flat = tf.reshape(tf.maximum(ids, 0), [-1])
         distinct, places = tf.unique(flat)
-        own = tf.gather(embeddings, distinct)
-        scales = tf.gather(_inverse_length(own), places)
+        scales = tf.gather(_inverse_length(self.stored_rows(distinct)), places)
         logits = tf.where(is_class, products, 0) * tf.reshape(scales, tf.shape(ids))
         biases = tf.zeros(tf.shape(shared_ids))
         if bias is not None:
@@ -86,23 +85,3 @@ def _inverse_length(vectors: tf.Tensor) -> tf.Tensor:
     largest = tf.maximum(tf.reduce_max(tf.abs(tf.stop_gradient(vectors)), axis=-1), 1)
     squares = tf.reduce_sum(tf.square(vectors / largest[..., tf.newaxis]), axis=-1)
     return tf.math.rsqrt(tf.maximum(squares, 1e-12)) / largest
-
-
-def statistics_in_blocks(
-    scorer: ClassScorer,
-    features: tf.Tensor,
-    labels: tf.Tensor,
-    compute_dtype: str,
-    training: bool,
-) -> ClassStatistics:
-    """Implements `ClassScorer.statistics` by `fold_logits`, and in training `exact_scores`."""
-    features = tf.cast(features, tf.float32)
-    if not training:
-        return ClassScorer.statistics(scorer, features, labels, compute_dtype)
-    scorer._require_float32(compute_dtype)
-    found = scorer.exact_scores(features, labels)
-
-    def ranks() -> tf.Tensor:
-        return ClassScorer.statistics(scorer, tf.stop_gradient(features), labels).ranks
-
-    return ClassStatistics(*found, ranks)

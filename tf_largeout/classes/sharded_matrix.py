@@ -9,10 +9,14 @@ import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING, highest
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_matrix import (
+    ClassMatrix,
+    refuse_search_of_rounded_rows,
+    statistics_in_blocks,
+)
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
 from tf_largeout.classes.class_shard import ClassShard
-from tf_largeout.classes.normalized_matrix import NormalizedMatrix, statistics_in_blocks
+from tf_largeout.classes.normalized_matrix import NormalizedMatrix
 from tf_largeout.ops import class_scan_ops
 from tf_largeout.types import Elementwise
 from tf_largeout.variables.row_shard import map_by_shard, split
@@ -50,7 +54,7 @@ class ShardedMatrix(ClassScorer):
         firsts = [0, *itertools.accumulate(rows.shape[0] for rows in embeddings)]
         super().__init__(firsts[-1], embeddings[0].shape[1], biases is not None, owner)
         self._biases = list(biases or [])
-        self._is_normalized = issubclass(matrix_class, NormalizedMatrix)
+        is_normalized = issubclass(matrix_class, NormalizedMatrix)
         self._shards: list[ClassShard] = []
         for number, rows in enumerate(embeddings):
             matrix = matrix_class(rows, biases[number] if biases else None, owner)
@@ -63,8 +67,11 @@ class ShardedMatrix(ClassScorer):
                 device_anchor=rows,
             )
             self._shards.append(shard)
+        self.is_rounded = self._shards[0].matrix.is_rounded
+        self._has_own_pass = not (is_normalized or self.is_rounded)
 
     def shards(self) -> list[ClassShard]:
+        refuse_search_of_rounded_rows(self)
         return self._shards
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
@@ -124,7 +131,7 @@ class ShardedMatrix(ClassScorer):
         labels.
         """
         features, labels = tf.cast(features, tf.float32), self._checked(labels)
-        if self._is_normalized:
+        if not self._has_own_pass:
             return statistics_in_blocks(self, features, labels, compute_dtype, training)
 
         def of_own(shard: ClassShard) -> ClassStatistics:
@@ -149,7 +156,7 @@ class ShardedMatrix(ClassScorer):
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
     ) -> tf.Tensor:
         """As `ClassMatrix.ranked_scores`."""
-        if self._is_normalized:
+        if not self._has_own_pass:
             return ClassScorer.ranked_scores(self, tf.cast(features, tf.float32), ids)
 
         def own_scores(shard: ClassShard) -> tf.Tensor:

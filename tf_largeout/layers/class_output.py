@@ -17,7 +17,7 @@ from tf_largeout.ops import devices
 from tf_largeout.tags.compile_warnings import warn_of_keras_metrics, warn_of_probability_loss
 from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables import initializers, replicas
+from tf_largeout.variables import bfloat16_rows, initializers, replicas
 from tf_largeout.wrong_arguments import refuse_wrong_arguments
 
 MANY_LOGITS = 4 * 2**30  # bytes after which `predict` warns
@@ -182,7 +182,12 @@ class ClassOutput(keras.layers.Layer):
         return dim
 
     def add_class_weight(
-        self, name: str, shape: Shape, initializer: InitializerLike, **kwargs: Any
+        self,
+        name: str,
+        shape: Shape,
+        initializer: InitializerLike,
+        rows_dtype: str | None = None,
+        **kwargs: Any,
     ) -> keras.Variable:
         """Adds a weight whose rows the steps read, on a device that our ops support.
 
@@ -190,8 +195,14 @@ class ClassOutput(keras.layers.Layer):
             name: Name of the weight.
             shape: Shape of the weight.
             initializer: Initializer of the weight.
+            rows_dtype: "bfloat16" for rows that are rounded at random (`bfloat16_rows`); None
+                for the variable dtype of the layer.
             **kwargs: Arguments of `keras.layers.Layer.add_weight`.
         """
+        if rows_dtype is not None:
+            weight = bfloat16_rows.add_rows(self, name, shape, initializer)
+            self._require_cpu(weight)
+            return weight
         replicas.warn_if_fit_will_fail()
         if callable(initializer):
             initializer = initializers.without_copies(initializer)
@@ -199,6 +210,14 @@ class ClassOutput(keras.layers.Layer):
         with devices.supported_device_scope():
             return self.add_weight(
                 name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
+            )
+
+    def _require_cpu(self, rows: keras.Variable) -> None:
+        if devices.is_on_gpu(rows):
+            raise ValueError(
+                f"Layer '{self.name}' has embeddings_dtype='bfloat16', whose rows must be in "
+                f"the memory of the CPU. Received: rows on {rows.value.device}. Build the "
+                "model in `with tf.device('CPU'):`, or leave `embeddings_dtype` out."
             )
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:

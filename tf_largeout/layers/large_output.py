@@ -17,14 +17,9 @@ from tf_largeout.classes.normalized_matrix import NormalizedMatrix, unit_length
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.classes.tower_matrix import TowerMatrix
+from tf_largeout.layers import large_output_arguments as arguments
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
-from tf_largeout.layers.large_output_arguments import (
-    LEARNED,
-    checked_num_shards,
-    checked_scale,
-    checked_tower,
-)
 from tf_largeout.ops import devices
 from tf_largeout.tags.lazy_logits import LazyLogits
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
@@ -113,6 +108,17 @@ class LargeOutput(ClassOutput):
             in Gemma 2. Sampled losses cap the logits before they subtract log counts. The order
             of the classes stays the same. None, the default, means no cap. Exact losses with a
             cap do not support compute_dtype="bfloat16".
+        embeddings_dtype: "bfloat16" stores the class rows in 16 bits per number, half the
+            memory; everything is computed in float32. None, the default, stores them in the
+            variable dtype of the dtype policy. The optimizers of `tf_largeout` update rows in
+            bfloat16 with stochastic rounding (Gupta et al. 2015), so that small updates are not
+            lost: a row is rounded up or down at random, and is right on average. Optimizers of
+            Keras round to the nearest number, and lose these updates; with `fit`, they raise an
+            error. Optimizer slots and biases are float32. The random bits depend on the step
+            and the row, so equal runs give equal rows. Samplers that search
+            (`InvertedFileSampler`, `KernelTreeSampler`, `LSHSampler`), tied
+            embeddings, GPUs and exact losses with compute_dtype="bfloat16" are not supported.
+            `class_embeddings()`, `join_models` and indexes copy the rows in float32.
         **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,
             metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The
             default is the ranking of the loss that trains the layer.
@@ -139,8 +145,9 @@ class LargeOutput(ClassOutput):
             `normalize` is not a bool, `scale` or `logit_soft_cap` is not above 0, there is an
             `activity_regularizer` (it would need all logits in each step), an array of initial
             values does not have the shape of its weight, the input has fewer than two
-            dimensions, the last dimension of the input is unknown, or `num_shards` above 1 is
-            not supported with another argument. The message says what to use instead.
+            dimensions, the last dimension of the input is unknown, `num_shards` above 1 or
+            `embeddings_dtype` is not supported with another argument, or `embeddings_dtype` is
+            not supported. The message says what to use instead.
     """
 
     rankings = ("logit", "absolute")
@@ -157,16 +164,18 @@ class LargeOutput(ClassOutput):
         normalize: bool = False,
         scale: float | str | None = None,
         logit_soft_cap: float | None = None,
+        embeddings_dtype: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.embeddings_dtype = arguments.checked_dtype(embeddings_dtype, embeddings is None)
         self.normalize = boolean("normalize", normalize)
-        self.scale = checked_scale(scale)
+        self.scale = arguments.checked_scale(scale)
         self.logit_soft_cap = logit_soft_cap
         if logit_soft_cap is not None:
             self.logit_soft_cap = real_number("logit_soft_cap", logit_soft_cap, 0, False)
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
-        self.num_shards = checked_num_shards(
+        self.num_shards = arguments.checked_num_shards(
             num_shards, self.num_classes, embeddings is not None
         )
         self.sampler = samplers.get(sampler, self.num_classes)
@@ -178,7 +187,7 @@ class LargeOutput(ClassOutput):
         if isinstance(embeddings, dict):
             embeddings = keras.saving.deserialize_keras_object(embeddings)
         if isinstance(embeddings, ItemTower):
-            self.tower = checked_tower(embeddings, self.num_classes)
+            self.tower = arguments.checked_tower(embeddings, self.num_classes)
             refuse_initializer(embeddings_initializer)
         elif embeddings is not None:
             self._tied = TiedEmbeddings(
@@ -226,7 +235,7 @@ class LargeOutput(ClassOutput):
             self._add_tables(dim)
         if self.logit_soft_cap is not None:
             self.class_matrix = CappedScores(self.class_matrix, self.logit_soft_cap)
-        if self.scale == LEARNED:
+        if self.scale == arguments.LEARNED:
             self.logit_scale = self.add_class_weight(
                 "logit_scale", (), keras.initializers.Constant(math.log(self._first_scale()))
             )
@@ -238,8 +247,9 @@ class LargeOutput(ClassOutput):
 
     def _add_tables(self, dim: int) -> None:
         if self._tied is None:
+            shape, dtype = (self.num_classes, dim), self.embeddings_dtype
             self.embeddings = self.add_class_weight(
-                "embeddings", (self.num_classes, dim), self.embeddings_initializer
+                "embeddings", shape, self.embeddings_initializer, dtype
             )
         elif self.tied_layer is None:
             self.embeddings = self._tied.table(dim)
@@ -287,6 +297,7 @@ class LargeOutput(ClassOutput):
             (self.num_classes, dim),
             self.embeddings_initializer,
             "embeddings_initializer",
+            self.embeddings_dtype,
         )
         biases = None
         if self.use_bias:
@@ -333,7 +344,7 @@ class LargeOutput(ClassOutput):
 
     def scale_value(self) -> float | tf.Tensor:
         """Returns the number that multiplies the logits before the bias; float32 if learned."""
-        if self.scale == LEARNED:
+        if self.scale == arguments.LEARNED:
             return tf.exp(tf.convert_to_tensor(self.logit_scale.value))
         return self._first_scale() if self.scale is None else self.scale
 
@@ -366,7 +377,7 @@ class LargeOutput(ClassOutput):
                 "model with an ItemTower of the new classes' features, and give it the weights "
                 "of the encoders. New classes need no training."
             )
-        checked_num_shards(self.num_shards, change.num_classes, is_tied=False)
+        arguments.checked_num_shards(self.num_shards, change.num_classes, is_tied=False)
         changed = super().changed_attributes(change)
         if self._tied is not None:
             changed.append(self._tied.changed_attribute(change))
@@ -439,4 +450,5 @@ class LargeOutput(ClassOutput):
             "normalize": self.normalize,
             "scale": self.scale,
             "logit_soft_cap": self.logit_soft_cap,
+            "embeddings_dtype": self.embeddings_dtype,
         }

@@ -1,5 +1,8 @@
 """Checks of the arguments of `LargeOutput`."""
 
+from typing import Any
+
+import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
@@ -62,3 +65,29 @@ def checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
             "num_shards=1."
         )
     return count
+
+
+def checked_dtype(embeddings_dtype: Any, has_own_table: bool) -> str | None:
+    """`embeddings_dtype` as a string, or None.
+
+    Raises:
+        ValueError: If it is neither "bfloat16" nor None, or the layer has no table of its own.
+    """
+    if embeddings_dtype is None:
+        return None
+    try:
+        dtype = keras.backend.standardize_dtype(embeddings_dtype)
+    except (ValueError, TypeError):
+        dtype = None
+    if dtype != "bfloat16":
+        raise ValueError(
+            "`embeddings_dtype` must be 'bfloat16', or None for the variable dtype of the "
+            f"layer's dtype policy. Received: embeddings_dtype={embeddings_dtype!r}. (float16 "
+            "overflows above 65,504, bfloat16 never does.)"
+        )
+    if not has_own_table:
+        raise ValueError(
+            "`embeddings_dtype` is for a layer that creates its own table. Received: both "
+            "`embeddings` and embeddings_dtype='bfloat16'. Leave one of them out."
+        )
+    return dtype

@@ -1,11 +1,13 @@
 """Logits of different classes for each example, computed without gathering the class rows.
 
-The embeddings (float32 `[N, dim]`) and the bias (float32 `[N]`) are resource variables or their
-handles, and are read in place. Their gradients are `IndexedSlices` with one gradient row per
-distinct class, in ascending order of ids. On a GPU, gradient rows of zeros with id -1 follow,
-up to the number of ids or of classes, because the host does not wait for the number of distinct
-classes. Row-sparse optimizers ignore them. A `GradientTape` records the variables only if they
-are passed themselves, not as handles. Results are bit-identical for any number of threads.
+The embeddings (float32 `[N, dim]`, or on a CPU bfloat16) and the bias (float32 `[N]`) are
+resource variables or their handles, and are read in place. Rows in bfloat16 are widened, and
+results and gradients are float32, bit-identical to those of equal float32 rows. Gradients of
+the variables are `IndexedSlices` with one gradient row per distinct class, in ascending order
+of ids. On a GPU, gradient rows of zeros with id -1 follow, up to the number of ids or of
+classes, because the host does not wait for the number of distinct classes. Row-sparse
+optimizers ignore them. A `GradientTape` records the variables only if they are passed
+themselves, not as handles. Results are bit-identical for any number of threads.
 """
 
 import tensorflow as tf
@@ -25,7 +27,7 @@ def row_dots(
 
     Args:
         features: `[batch, dim]` of any float type; the sums are float32.
-        embeddings: float32 variable `[N, dim]` or its handle.
+        embeddings: float32 or bfloat16 variable `[N, dim]`, or its handle.
         ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
         bias: float32 variable `[N]`, its handle, or None (default).
 
@@ -49,7 +51,7 @@ def row_dots_and_rows(
 
     Args:
         features: `[batch, dim]` of any float type; the sums are float32.
-        embeddings: float32 variable `[N, dim]` or its handle.
+        embeddings: float32 or bfloat16 variable `[N, dim]`, or its handle.
         bias: float32 variable `[N]`, its handle, or None.
         ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
         shared_ids: int64 `[num_shared]` in `[0, N)`.
@@ -69,6 +71,22 @@ def row_dots_and_rows(
         shared_ids,
     )
     return logits, rows, biases[0] if biases else None
+
+
+def widen_rows(embeddings: VariableOrHandle) -> tf.Tensor:
+    """Returns all rows of a bfloat16 variable in float32, with a float32 gradient.
+
+    TensorFlow rounds the gradient of a cast to bfloat16.
+
+    Args:
+        embeddings: bfloat16 variable `[N, dim]` or its handle, on a CPU.
+    """
+    return gen_ops.largeout_widen_rows(handle_of(embeddings, watch=True))
+
+
+@tf.RegisterGradient("LargeoutWidenRows")
+def _widen_rows_gradient(op: tf.Operation, d_rows: tf.Tensor) -> tf.Tensor:
+    return d_rows
 
 
 @tf.RegisterGradient("LargeoutRowDots")

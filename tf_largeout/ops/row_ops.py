@@ -8,6 +8,12 @@ depend on the number of threads or the device.
 Variables are updated in place, in time independent of their number of rows. An id out of range
 raises an `InvalidArgumentError` and changes no variable. On a GPU, where a check would have to
 wait for the device, its gradient row is skipped instead.
+
+The optimizer updates also take a variable in bfloat16, on a CPU, if they are given `rounding`,
+int64 `[2]`: a seed and the number of the step. A row is widened to float32, updated, and
+rounded at random to one of its two neighbours in bfloat16, so that its expected value is the
+exact one. The random bits depend only on the seed, the step, the row and the column. The slots
+are float32.
 """
 
 import tensorflow as tf
@@ -30,6 +36,7 @@ def row_adam(
     weight_decay: Scalar = 0.0,
     last_step: VariableOrHandle | None = None,
     step: int | tf.Tensor = 0,
+    rounding: tf.Tensor | None = None,
 ) -> tf.Operation | None:
     """Applies Adam to the rows in `ids` (Kingma & Ba 2014, the form before section 2.1).
 
@@ -54,6 +61,8 @@ def row_adam(
             each row (0 if none), or None (default). If passed, m and v of a row are first
             multiplied by beta^gap, where gap is the number of steps that have skipped the row.
         step: Number of this step, from 1. Only used with `last_step`.
+        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; see above. None
+            (default) for float32.
 
     Returns:
         The operation (None when executing eagerly).
@@ -71,6 +80,7 @@ def row_adam(
         beta_2=tf.cast(beta_2, tf.float64),
         epsilon=epsilon,
         weight_decay=weight_decay,
+        rounding=_list(rounding),
     )
 
 
@@ -82,6 +92,7 @@ def row_adagrad(
     learning_rate: Scalar,
     epsilon: float = 1e-7,
     weight_decay: Scalar = 0.0,
+    rounding: tf.Tensor | None = None,
 ) -> tf.Operation | None:
     """Applies Adagrad (Duchi et al. 2011) to the rows in `ids`.
 
@@ -97,6 +108,8 @@ def row_adagrad(
         epsilon: Added to a under the square root. Defaults to 1e-7.
         weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
             Defaults to 0.
+        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; see above. None
+            (default) for float32.
 
     Returns:
         The operation (None when executing eagerly).
@@ -109,6 +122,7 @@ def row_adagrad(
         learning_rate=learning_rate,
         epsilon=epsilon,
         weight_decay=weight_decay,
+        rounding=_list(rounding),
     )
 
 
@@ -120,6 +134,7 @@ def row_rowwise_adagrad(
     learning_rate: Scalar,
     epsilon: float = 1e-7,
     weight_decay: Scalar = 0.0,
+    rounding: tf.Tensor | None = None,
 ) -> tf.Operation | None:
     """Applies Adagrad with one accumulator per row (Mudigere et al. 2021) to the rows in `ids`.
 
@@ -135,6 +150,8 @@ def row_rowwise_adagrad(
         epsilon: Added to a under the square root. Defaults to 1e-7.
         weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
             Defaults to 0.
+        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; see above. None
+            (default) for float32.
 
     Returns:
         The operation (None when executing eagerly).
@@ -147,6 +164,7 @@ def row_rowwise_adagrad(
         learning_rate=learning_rate,
         epsilon=epsilon,
         weight_decay=weight_decay,
+        rounding=_list(rounding),
     )
 
 
@@ -159,6 +177,7 @@ def row_momentum(
     decay: float = 0.9,
     nesterov: bool = False,
     weight_decay: Scalar = 0.0,
+    rounding: tf.Tensor | None = None,
 ) -> tf.Operation | None:
     """Applies gradient descent with momentum (Sutskever et al. 2013) to the rows in `ids`.
 
@@ -175,6 +194,8 @@ def row_momentum(
         nesterov: Whether to use Nesterov momentum. Defaults to False.
         weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
             Defaults to 0.
+        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; see above. None
+            (default) for float32.
 
     Returns:
         The operation (None when executing eagerly).
@@ -187,6 +208,7 @@ def row_momentum(
         learning_rate=learning_rate,
         decay=decay,
         weight_decay=weight_decay,
+        rounding=_list(rounding),
         nesterov=nesterov,
     )
 
@@ -222,3 +244,7 @@ def check_row_ids(ids: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
         tf.errors.InvalidArgumentError: If an id is not in `[0, num_rows)`.
     """
     return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))
+
+
+def _list(rounding: tf.Tensor | None) -> list[tf.Tensor]:
+    return [] if rounding is None else [rounding]

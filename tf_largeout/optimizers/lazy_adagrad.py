@@ -68,5 +68,7 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         accumulator = slot_of(self, "accumulators", variable)
-        values, ids, rate, decay = step
-        row_ops.row_adagrad(variable, accumulator, values, ids, rate, self.epsilon, decay)
+        values, ids, rate, decay, rounding, _ = step
+        row_ops.row_adagrad(
+            variable, accumulator, values, ids, rate, self.epsilon, decay, rounding
+        )

@@ -79,8 +79,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         ValueError: for `amsgrad`, a `decay_skipped` that is not a bool, a `row_beta_1` that is
             not in [0, 1) and a `row_step_offset` that is not an integer of at least 0. At a
             sparse gradient: for `use_ema`, `gradient_accumulation_steps` and a constraint of
-            the variable, because these need every row in each step; and if the variable is not
-            float32.
+            the variable, because these need every row in each step; and if the variable is
+            neither float32 nor the rows of a `LargeOutput` with `embeddings_dtype`.
 
     Example:
     ```python
@@ -137,20 +137,23 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         number = self.step_number(variable)
-        offset = self.row_step_offset
+        beta_1, offset = self.row_beta_1, self.row_step_offset
+        if step.is_dense:
+            beta_1, offset = self.beta_1, 0
         row_ops.row_adam(
             variable,
-            slot_of(self, "momentums", variable) if self.row_beta_1 else None,
+            slot_of(self, "momentums", variable) if beta_1 else None,
             slot_of(self, "velocities", variable),
             step.values,
             step.ids,
-            self._step_size(step.learning_rate, number, self.row_beta_1, offset),
-            beta_1=self.row_beta_1,
+            self._step_size(step.learning_rate, number, beta_1, offset),
+            beta_1=beta_1,
             beta_2=self.beta_2,
             epsilon=self.epsilon,
             weight_decay=step.weight_decay,
             last_step=self._last_step_of(variable) if self.decay_skipped else None,
             step=number,
+            rounding=step.rounding,
         )
 
     def update_all(

@@ -83,4 +83,5 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
             decay=self.momentum,
             nesterov=has_slot and self.nesterov,
             weight_decay=step.weight_decay,
+            rounding=step.rounding,
         )

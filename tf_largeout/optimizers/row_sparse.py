@@ -9,8 +9,13 @@ import tensorflow as tf
 from tf_largeout import keras_internals
 from tf_largeout.ops import devices, row_ops
 from tf_largeout.optimizers import row_gradients, step_barrier
-from tf_largeout.types import Gradient, Variable
-from tf_largeout.variables import row_observers, sharded_checkpoint, sharded_table
+from tf_largeout.types import Gradient, Shape, Variable
+from tf_largeout.variables import (
+    bfloat16_rows,
+    row_observers,
+    sharded_checkpoint,
+    sharded_table,
+)
 
 _OF_FILES = (
     keras.optimizers.Optimizer.save_own_variables,
@@ -27,12 +32,17 @@ class RowStep(NamedTuple):
             repeat.
         learning_rate: float32 scalar.
         weight_decay: float32 scalar; a row is first multiplied by 1 minus this number.
+        rounding: The argument of the `row_ops` for rows in bfloat16; None for float32.
+        is_dense: Whether it is a dense gradient of rows in bfloat16: `ids` are all rows, and
+            the rule for dense gradients applies.
     """
 
     values: tf.Tensor
     ids: tf.Tensor
     learning_rate: tf.Tensor
     weight_decay: tf.Tensor
+    rounding: tf.Tensor | None = None
+    is_dense: bool = False
 
 
 class RowSparse(keras.optimizers.Optimizer):
@@ -48,13 +58,17 @@ class RowSparse(keras.optimizers.Optimizer):
     strategy, are summed before they are clipped. Weight decay is decoupled and applied to the
     updated rows only. If the computation of a gradient fails, or an id is out of range, the
     step does not change weights, slots or `iterations`.
+
+    Class rows in bfloat16 (`LargeOutput(embeddings_dtype="bfloat16")`) are updated in float32
+    and rounded at random, also for dense gradients. Their slots are float32. The random bits
+    depend on the position of the variable in the optimizer, the step, the row and the column.
     """
 
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
     _number_of_step: tf.Tensor | None = None
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
-        """Updates some rows of `variable`, float32, and of its slots in place."""
+        """Updates some rows of `variable` and of its slots in place."""
         raise NotImplementedError
 
     def update_all(
@@ -66,7 +80,11 @@ class RowSparse(keras.optimizers.Optimizer):
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
     ) -> keras.Variable | None:
-        """Creates a slot on the device of its variable."""
+        """Creates a slot on the device of its variable; float32 for rows in bfloat16."""
+        if bfloat16_rows.is_marked(reference_variable):
+            return self._add_slot(
+                reference_variable, reference_variable.shape, name or "var", initializer
+            )
         with devices.device_scope_of(reference_variable):
             slot = super().add_variable_from_reference(reference_variable, name, initializer)
         sharded_table.mark_slot(slot, reference_variable)
@@ -87,11 +105,21 @@ class RowSparse(keras.optimizers.Optimizer):
         self, variable: Variable, name: str, dtype: str = "float32", initializer: str = "zeros"
     ) -> keras.Variable:
         """Creates a slot `[num_rows]`, one value per row, on the device of `variable`."""
+        return self._add_slot(variable, variable.shape[:1], name, initializer, dtype)
+
+    def _add_slot(
+        self,
+        variable: Variable,
+        shape: Shape,
+        name: str,
+        initializer: str,
+        dtype: str = "float32",
+    ) -> keras.Variable:
         place = variable.value if isinstance(variable, keras.Variable) else variable
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
             slot = self.add_variable(
-                shape=variable.shape[:1],
+                shape=shape,
                 initializer=initializer,
                 dtype=dtype,
                 name=f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
@@ -202,21 +230,35 @@ class RowSparse(keras.optimizers.Optimizer):
     def _update(
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        learning_rate = tf.cast(learning_rate, variable.dtype)
-        decays = keras_internals.decays_weight(self, variable)
-        decay = tf.cast(self.weight_decay if decays else 0.0, variable.dtype)
         observed = keras_internals.observed_variable(self, variable)
-        if isinstance(gradient, tf.IndexedSlices):
-            with row_observers.notify_observers(observed, variable, gradient.indices):
-                values = tf.cast(gradient.values, variable.dtype)
+        is_rounded = bfloat16_rows.is_marked(observed)
+        dtype = tf.float32 if is_rounded else variable.dtype
+        learning_rate = tf.cast(learning_rate, dtype)
+        decays = keras_internals.decays_weight(self, variable)
+        decay = tf.cast(self.weight_decay if decays else 0.0, dtype)
+        is_sparse = isinstance(gradient, tf.IndexedSlices)
+        if is_sparse or is_rounded:
+            values, ids = gradient, None
+            if is_sparse:
+                values, ids = gradient.values, gradient.indices
+            with row_observers.notify_observers(observed, variable, ids):
+                if not is_sparse:
+                    ids = tf.range(variable.shape[0], dtype=tf.int64)
                 rates = learning_rate, decay * learning_rate
-                self.update_rows(variable, RowStep(values, gradient.indices, *rates))
+                rounding = self._rounding(variable) if is_rounded else None
+                step = RowStep(tf.cast(values, dtype), ids, *rates, rounding, not is_sparse)
+                self.update_rows(variable, step)
             return
         with row_observers.notify_observers(observed, variable):
             if decays:
                 gradient, decay = tf.identity_n([gradient, decay])
                 variable.assign_sub(variable * decay * learning_rate)
             self.update_all(gradient, variable, learning_rate)
+
+    def _rounding(self, variable: tf.Variable) -> tf.Tensor:
+        """The seed and the step that determine how rows in bfloat16 are rounded."""
+        place = keras_internals.index_of(self, variable)
+        return tf.stack([tf.constant(place, tf.int64), self.step_number(variable)])
 
     def _apply_weight_decay(self, variables: Sequence[Variable]) -> None:
         """Does nothing, because `update_step` decays the rows that it updates."""
@@ -260,7 +302,8 @@ class RowSparse(keras.optimizers.Optimizer):
 
     def _check_options(self, variable: Variable) -> None:
         name = getattr(variable, "path", variable.name)
-        if keras.backend.standardize_dtype(variable.dtype) != "float32":
+        dtype = keras.backend.standardize_dtype(variable.dtype)
+        if dtype != "float32" and not bfloat16_rows.is_marked(variable):
             raise ValueError(
                 f"{type(self).__name__} updates float32 variables by rows. Received: variable "
                 f"'{name}' of dtype {variable.dtype} with a sparse gradient. Keep it in "

@@ -77,9 +77,9 @@ class RowwiseAdagrad(LazyAdagrad):
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         accumulator = slot_of(self, "accumulators", variable)
-        values, ids, rate, decay = step
+        values, ids, rate, decay, rounding, _ = step
         row_ops.row_rowwise_adagrad(
-            variable, accumulator, values, ids, rate, self.epsilon, decay
+            variable, accumulator, values, ids, rate, self.epsilon, decay, rounding
         )
 
     def update_all(

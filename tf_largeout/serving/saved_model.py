@@ -165,6 +165,9 @@ def _class_scores_of(
 ) -> ClassScores:
     """As `_class_scores`, for a scorer without a soft cap."""
     signed: ClassScorer = scorer.original if isinstance(scorer, AbsoluteScores) else scorer
+    if index is None and signed.is_rounded:
+        # In blocks, by core TensorFlow ops. Products would be a float32 copy.
+        return AllClasses(scorer)
     is_absolute, products = scorer is not signed, signed.as_products()
     if index is None:
         # Scores that are not products are computed in blocks, by core TensorFlow ops.

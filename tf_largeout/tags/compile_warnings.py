@@ -1,4 +1,4 @@
-"""Warnings about the optimizer, the loss and the metrics that a model is compiled with."""
+"""Warnings and errors about what a model is compiled with: optimizer, loss and metrics."""
 
 import inspect
 import logging
@@ -42,6 +42,33 @@ def warn_of_dense_optimizer(layer: Any) -> None:
         layer.class_matrix.dim,
         layer.name,
         _ROW_SPARSE.get(name, "LazyAdam"),
+    )
+
+
+def require_row_sparse_optimizer(layer: Any) -> None:
+    """Raises a ValueError if an optimizer of Keras trains rows in bfloat16.
+
+    It would round each update to the nearest number, and lose small ones. This is not noticed
+    in a custom loop without a compiled model.
+
+    Args:
+        layer: The output layer, called in a step.
+    """
+    model = keras_internals.training_model()
+    if model is None:
+        return
+    tables = [one for one in layer.trainable_variables if len(one.shape) == 2]
+    optimizer = _optimizer_of(tables, model.optimizer)
+    if optimizer is None or not _is_of_keras(type(optimizer)):
+        return
+    if hasattr(optimizer, "optimizers"):  # a MultiOptimizer that is not built yet
+        return
+    name = type(optimizer).__name__
+    raise ValueError(
+        f"Layer '{layer.name}' has embeddings_dtype='bfloat16', whose rows need an optimizer "
+        f"that rounds at random. Received: keras.optimizers.{name}, which would lose small "
+        f"updates. Use tf_largeout.optimizers.{_ROW_SPARSE.get(name, 'LazyAdam')} or "
+        "RowwiseAdagrad, or leave `embeddings_dtype` out."
     )
 
 

@@ -6,7 +6,10 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.tags.candidates import Candidates, score_candidates
-from tf_largeout.tags.compile_warnings import warn_of_dense_optimizer
+from tf_largeout.tags.compile_warnings import (
+    require_row_sparse_optimizer,
+    warn_of_dense_optimizer,
+)
 from tf_largeout.tags.output_tag import OutputTag
 
 
@@ -24,6 +27,8 @@ class LazyLogits(OutputTag):
 
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
+        if layer.embeddings_dtype is not None:
+            require_row_sparse_optimizer(layer)
         self._candidates: Candidates | None = None
 
     @functools.cached_property

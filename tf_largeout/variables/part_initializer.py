@@ -79,6 +79,14 @@ class PartInitializer:
         return _draw(self._distribution, self._initializer.seed, self._first, shape)
 
 
+def has_parts(initializer: Initializer) -> bool:
+    """Whether a `PartInitializer` can return the parts of `initializer` one by one."""
+    if isinstance(initializer, (ArrayInitializer, *_CONSTANT)):
+        return True
+    is_known = _distribution_of(initializer, (1, 1)) is not None
+    return is_known and isinstance(getattr(initializer, "seed", None), int)
+
+
 def _distribution_of(initializer: Initializer, shape: tuple[int, ...]) -> _Distribution | None:
     """The distribution of a random initializer of Keras; None for any other one."""
     cls = keras.initializers

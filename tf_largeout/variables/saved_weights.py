@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import keras
 
 from tf_largeout.types import Shape
+from tf_largeout.variables import table_pieces
 from tf_largeout.variables.sharded_table import ShardedTable
 
 NamedWeights: TypeAlias = Mapping[str, keras.Variable | ShardedTable]
@@ -18,13 +19,13 @@ _SHARD = re.compile(r"_\d+_of_\d+$")  # the ending that `ClassShard.name_of` add
 def save(weights: NamedWeights, store: MutableMapping[str, Any]) -> None:
     """Puts weights into `store`, which Keras writes to a file."""
     for name, weight in weights.items():
-        store[name] = weight.numpy() if isinstance(weight, ShardedTable) else weight
+        table_pieces.save(name, weight, store)
 
 
 def load(
     weights: NamedWeights, store: Mapping[str, Any], layer: str, sampler: str | None
 ) -> None:
-    """Sets weights to those in `store`: all of them, or none if an error is raised.
+    """Sets weights to those in `store`: all of them, or none if they do not fit.
 
     The state of the sampler is left unchanged if the file has the state of another sampler. If
     the file has another number of shards, the search structures of the shards are left
@@ -40,7 +41,7 @@ def load(
         ValueError: If the file does not have the same weights with the same shapes. Weights of
             the sampler may differ.
     """
-    values = {name: store[name] for name in store.keys()}
+    values = table_pieces.load(store)
     needed, needed_state = _shapes(weights)
     found, found_state = _shapes(values)
     if needed != found:
@@ -50,9 +51,26 @@ def load(
             "its sampler may differ."
         )
     loaded = needed.keys() | _loaded_state(needed_state, found_state, layer, sampler)
+    _report_conversion(weights, values, layer)
     for name, weight in weights.items():
-        if name in loaded:
+        if name in loaded and isinstance(values[name], table_pieces.SavedTable):
+            values[name].assign_to(weight)
+        elif name in loaded:
             weight.assign(values[name])
+
+
+def _report_conversion(weights: NamedWeights, values: Mapping[str, Any], layer: str) -> None:
+    for name, weight in weights.items():
+        if name.startswith("embeddings") and name in values:
+            dtypes = str(values[name].dtype), str(weight.dtype)
+            if dtypes[0] != dtypes[1]:
+                logging.getLogger("tf_largeout").warning(
+                    "The class rows of layer '%s' are %s in the file and %s in the layer. They "
+                    "are converted%s.",
+                    layer,
+                    *dtypes,
+                    " to the nearest number" if dtypes[1] == "bfloat16" else "",
+                )
 
 
 def is_of_sampler(name: str) -> bool:

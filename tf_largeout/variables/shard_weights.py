@@ -36,7 +36,12 @@ def require_placement(layer: str, num_shards: int) -> None:
 
 
 def add_shards(
-    layer: Any, name: str, shape: tuple[int, ...], initializer: Initializer, argument: str
+    layer: Any,
+    name: str,
+    shape: tuple[int, ...],
+    initializer: Initializer,
+    argument: str,
+    rows_dtype: str | None = None,
 ) -> list[keras.Variable]:
     """Adds the weights of one table to a layer, one per shard.
 
@@ -46,6 +51,7 @@ def add_shards(
         shape: Shape of the table.
         initializer: Initializer of all rows, which a `PartInitializer` must support.
         argument: Name of the layer's argument with the initializer, for messages.
+        rows_dtype: That of `add_class_weight`.
 
     Raises:
         ValueError: If the initializer cannot be evaluated per shard.
@@ -63,7 +69,8 @@ def add_shards(
             cluster.address_of(number) or "this machine",
         )
         with _device_scope(number):
-            weight = layer.add_class_weight(f"{name}_{number}", (end - first, *shape[1:]), part)
+            part_shape = (end - first, *shape[1:])
+            weight = layer.add_class_weight(f"{name}_{number}", part_shape, part, rows_dtype)
         setattr(layer, f"{name}_{number}", weight)  # checkpoints save attributes
         shards.append(weight)
     sharded_table.create_table(name, shards)

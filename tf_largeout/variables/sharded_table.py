@@ -37,6 +37,11 @@ class ShardedTable:
         """The shape of the table, `[n, ...]`."""
         return (self._ends[-1], *self.shards[0].shape[1:])
 
+    @property
+    def dtype(self) -> str:
+        """The dtype of the variables."""
+        return keras.backend.standardize_dtype(self.shards[0].dtype)
+
     def spans(self) -> Iterator[tuple[keras.Variable, slice]]:
         """Yields each variable and its range of rows in the table."""
         for shard, begin, end in zip(self.shards, [0, *self._ends], self._ends, strict=False):

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "custom_ops/core/rows/bfloat16_rows_simd.h"
+
 namespace largeout {
 
 // m += (g - m) (1 - beta_1); v += (g^2 - v) (1 - beta_2); w -= step_size m / (sqrt(v) +
@@ -54,16 +56,18 @@ struct MomentumArguments {
   float weight_decay;
 };
 
-// The arrays of MergedRows as plain pointers, and the gradients.
+// The arrays of MergedRows as plain pointers, and the gradients. If the variable is in
+// bfloat16, its rows are in `rounded`, and `variable` of the arguments is not used.
 struct RowSegments {
   const int64_t* ids;
   const int64_t* offsets;
   const int32_t* positions;
   const float* values;
   int64_t dim;
+  RoundedRows rounded;
 };
 
-// These functions process the segments [begin, end). buffer: 2 * dim floats of scratch.
+// These functions process the segments [begin, end). buffer: 3 * dim floats of scratch.
 #define LARGEOUT_DECLARE_ROW_UPDATES(level)                                                  \
   namespace level {                                                                          \
   void RowAdam(const RowSegments&, const AdamArguments&, int64_t begin, int64_t end,         \

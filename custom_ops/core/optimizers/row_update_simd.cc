@@ -78,8 +78,33 @@ inline void SumSegment(const RowSegments& segments, int64_t segment, float* run,
   }
 }
 
+// Where UpdateSegments finds row `row` of the variable: Prefetch(row), Open(row), which returns
+// the row in float32, and, after its update, Close(row).
+struct FloatTable {
+  float* rows;
+  int64_t dim;
+
+  void Prefetch(int64_t row) const { PrefetchRow(rows + row * dim); }
+  float* Open(int64_t row) const { return rows + row * dim; }
+  void Close(int64_t) const {}
+};
+
+struct RoundedTable {
+  const RoundedRows& table;
+  int64_t dim;
+  float* wide;  // scratch for a row
+
+  void Prefetch(int64_t row) const { __builtin_prefetch(table.rows + row * dim, 1); }
+  float* Open(int64_t row) const {
+    WidenRow(table.rows + row * dim, dim, wide);
+    return wide;
+  }
+  void Close(int64_t row) const { StoreRounded(wide, dim, row, table); }
+};
+
 // Adam on one row; see AdamArguments. The update structs of all optimizers have this form:
-// Prefetch(row), Start(row, gradient), then Update(lanes, column, gradient of the columns).
+// PrefetchSlots(row), Start(row, row of the variable, gradient), then Update(lanes, column,
+// gradient of the columns).
 struct AdamRowUpdate {
   const AdamArguments& args;
   const int64_t dim;
@@ -98,15 +123,14 @@ struct AdamRowUpdate {
     return gap > 0 ? static_cast<float>(__builtin_exp(gap * log_beta)) : 1.0f;
   }
 
-  void Prefetch(int64_t row) const {
-    PrefetchRow(args.variable + row * dim);
+  void PrefetchSlots(int64_t row) const {
     if (args.momentum != nullptr) PrefetchRow(args.momentum + row * dim);
     PrefetchRow(args.velocity + row * dim);
     if (args.last_step != nullptr) __builtin_prefetch(args.last_step + row, 1);
   }
 
-  void Start(int64_t row, const float*) {
-    variable = args.variable + row * dim;
+  void Start(int64_t row, float* row_of_variable, const float*) {
+    variable = row_of_variable;
     if (args.momentum != nullptr) momentum = args.momentum + row * dim;
     velocity = args.velocity + row * dim;
     if (args.last_step == nullptr) return;
@@ -135,13 +159,10 @@ struct AdagradRowUpdate {
   float* variable = nullptr;
   float* accumulator = nullptr;
 
-  void Prefetch(int64_t row) const {
-    PrefetchRow(args.variable + row * dim);
-    PrefetchRow(args.accumulator + row * dim);
-  }
+  void PrefetchSlots(int64_t row) const { PrefetchRow(args.accumulator + row * dim); }
 
-  void Start(int64_t row, const float*) {
-    variable = args.variable + row * dim;
+  void Start(int64_t row, float* row_of_variable, const float*) {
+    variable = row_of_variable;
     accumulator = args.accumulator + row * dim;
   }
 
@@ -161,13 +182,10 @@ struct RowwiseAdagradRowUpdate {
   float* variable = nullptr;
   Floats scale = {};
 
-  void Prefetch(int64_t row) const {
-    PrefetchRow(args.variable + row * dim);
-    __builtin_prefetch(args.accumulator + row, 1);
-  }
+  void PrefetchSlots(int64_t row) const { __builtin_prefetch(args.accumulator + row, 1); }
 
-  void Start(int64_t row, const float* gradient) {
-    variable = args.variable + row * dim;
+  void Start(int64_t row, float* row_of_variable, const float* gradient) {
+    variable = row_of_variable;
     Floats squares = {};
     ForColumns(dim, [&](auto lanes, int64_t column) {
       const Floats g = lanes.Read(gradient + column);
@@ -192,13 +210,12 @@ struct MomentumRowUpdate {
   float* variable = nullptr;
   float* momentum = nullptr;
 
-  void Prefetch(int64_t row) const {
-    PrefetchRow(args.variable + row * dim);
+  void PrefetchSlots(int64_t row) const {
     if (args.momentum != nullptr) PrefetchRow(args.momentum + row * dim);
   }
 
-  void Start(int64_t row, const float*) {
-    variable = args.variable + row * dim;
+  void Start(int64_t row, float* row_of_variable, const float*) {
+    variable = row_of_variable;
     if (args.momentum != nullptr) momentum = args.momentum + row * dim;
   }
 
@@ -213,21 +230,38 @@ struct MomentumRowUpdate {
   }
 };
 
-template <typename RowUpdate>
-inline void UpdateSegments(const RowSegments& segments, RowUpdate update, int64_t begin,
-                           int64_t end, float* buffer) {
+template <typename Table, typename RowUpdate>
+inline void UpdateSegments(const RowSegments& segments, const Table& table, RowUpdate update,
+                           int64_t begin, int64_t end, float* buffer) {
   float* const sum = buffer + segments.dim;
   const int64_t ahead = segments.dim < kLanes ? kNarrowRowsAhead : kRowsAhead;
   for (int64_t segment = begin; segment < end; ++segment) {
-    if (segment + ahead < end) update.Prefetch(segments.ids[segment + ahead]);
+    if (segment + ahead < end) {
+      table.Prefetch(segments.ids[segment + ahead]);
+      update.PrefetchSlots(segments.ids[segment + ahead]);
+    }
     const int64_t first = segments.offsets[segment];
     const bool single = segments.offsets[segment + 1] == first + 1;
     if (!single) SumSegment(segments, segment, buffer, sum);
     const float* gradient = single ? Gradient(segments, first) : sum;
-    update.Start(segments.ids[segment], gradient);
+    const int64_t row = segments.ids[segment];
+    update.Start(row, table.Open(row), gradient);
     ForColumns(segments.dim, [&](auto lanes, int64_t column) {
       update.Update(lanes, column, lanes.Read(gradient + column));
     });
+    table.Close(row);
+  }
+}
+
+template <typename RowUpdate>
+inline void UpdateTable(const RowSegments& segments, float* variable, const RowUpdate& update,
+                        int64_t begin, int64_t end, float* buffer) {
+  const int64_t dim = segments.dim;
+  if (segments.rounded.rows == nullptr) {
+    UpdateSegments(segments, FloatTable{variable, dim}, update, begin, end, buffer);
+  } else {
+    const RoundedTable table{segments.rounded, dim, buffer + 2 * dim};
+    UpdateSegments(segments, table, update, begin, end, buffer);
   }
 }
 
@@ -235,23 +269,26 @@ inline void UpdateSegments(const RowSegments& segments, RowUpdate update, int64_
 
 void RowAdam(const RowSegments& segments, const AdamArguments& arguments, int64_t begin,
              int64_t end, float* buffer) {
-  UpdateSegments(segments, AdamRowUpdate{arguments, segments.dim}, begin, end, buffer);
+  UpdateTable(segments, arguments.variable, AdamRowUpdate{arguments, segments.dim}, begin, end,
+              buffer);
 }
 
 void RowAdagrad(const RowSegments& segments, const AdagradArguments& arguments, int64_t begin,
                 int64_t end, float* buffer) {
-  UpdateSegments(segments, AdagradRowUpdate{arguments, segments.dim}, begin, end, buffer);
+  UpdateTable(segments, arguments.variable, AdagradRowUpdate{arguments, segments.dim}, begin,
+              end, buffer);
 }
 
 void RowRowwiseAdagrad(const RowSegments& segments, const RowwiseAdagradArguments& arguments,
                        int64_t begin, int64_t end, float* buffer) {
-  UpdateSegments(segments, RowwiseAdagradRowUpdate{arguments, segments.dim}, begin, end,
-                 buffer);
+  UpdateTable(segments, arguments.variable, RowwiseAdagradRowUpdate{arguments, segments.dim},
+              begin, end, buffer);
 }
 
 void RowMomentum(const RowSegments& segments, const MomentumArguments& arguments, int64_t begin,
                  int64_t end, float* buffer) {
-  UpdateSegments(segments, MomentumRowUpdate{arguments, segments.dim}, begin, end, buffer);
+  UpdateTable(segments, arguments.variable, MomentumRowUpdate{arguments, segments.dim}, begin,
+              end, buffer);
 }
 
 void SumSegments(const RowSegments& segments, float* sums, int64_t begin, int64_t end,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "custom_ops/core/base/testing.h"
+#include "custom_ops/core/rows/bfloat16_rows.h"
 #include "custom_ops/core/rows/row_runs.h"
 
 namespace largeout {
@@ -149,6 +150,28 @@ TEST(GradientDescentNeedsNoMomentumSlot) {
                MomentumArguments{w.data(), nullptr, 0.1f, 0.0f, false, 0.0f}, SerialFor);
     EXPECT_NEAR(w[dim], 1 - 0.1 * SummedGradient(values, dim, 1, 0), 1e-6);
     EXPECT_EQ(w[2 * dim], 1.0f);
+  });
+}
+
+TEST(RowsInBfloat16AreUpdatedInFloatAndRounded) {
+  ForAllWidths([](int64_t dim) {
+    const Matrix start = Ramp(kRows, dim), values = Ramp(3, dim);
+    Matrix w = start, a(kRows, 0.1f), other_a = a;
+    std::vector<uint16_t> rounded(kRows * dim), expected(kRows * dim);
+    const RoundedRows table{rounded.data(), 3, 4}, of_floats{expected.data(), 3, 4};
+    for (int64_t row = 0; row < kRows; ++row) {  // exact in bfloat16
+      StoreRounded(start.data() + row * dim, dim, row, table);
+    }
+    UpdateRows(Merged(), values.data(), dim,
+               RowwiseAdagradArguments{w.data(), a.data(), 0.1f, 1e-3f, 0.0f}, SerialFor);
+    for (int64_t row = 0; row < kRows; ++row) {
+      StoreRounded(w.data() + row * dim, dim, row, of_floats);
+    }
+    UpdateRows(Merged(), values.data(), dim,
+               RowwiseAdagradArguments{nullptr, other_a.data(), 0.1f, 1e-3f, 0.0f},
+               testing::BackwardsFor, table);
+    EXPECT_EQ(rounded, expected);
+    EXPECT_EQ(other_a, a);
   });
 }
 

@@ -23,11 +23,25 @@ def row_dots_and_rows(draws):
     def check(dots):
         logits, rows, biases = dots
         problem.are_logits(logits)
-        checks.equal(rows, tf.gather(problem.embeddings, problem.shared_ids))
+        expected = tf.gather(problem.embeddings, problem.shared_ids)
+        checks.equal(rows, tf.cast(expected, tf.float32))
         if problem.bias is not None:
             checks.equal(biases, tf.gather(problem.bias, problem.shared_ids))
 
     return Call(ops.row_dots_and_rows, arguments, {}, check)
+
+
+def widen_rows(draws):
+    embeddings = draws.floats(draws.rows(), draws.size())
+    if not draws.odd():
+        embeddings = tf.cast(embeddings, tf.bfloat16)
+    variable = draws.variable(embeddings)
+    return Call(
+        ops.widen_rows,
+        (variable,),
+        {},
+        lambda rows: checks.equal(rows, tf.cast(variable, tf.float32)),
+    )
 
 
 def largeout_row_dots_grad(draws):
@@ -59,7 +73,10 @@ class _Problem:
     def __init__(self, draws):
         batch, num_classes, self.dim = draws.rows(), draws.size(1), draws.size()
         self.features = draws.floats(batch, self.dim)
-        self.embeddings = draws.variable(draws.floats(num_classes, self.dim))
+        embeddings = draws.floats(num_classes, self.dim)
+        if draws.number % 4 == 3:
+            embeddings = tf.cast(embeddings, tf.bfloat16)
+        self.embeddings = draws.variable(embeddings)
         self.bias = draws.variable(draws.floats(num_classes)) if draws.chance(0.6) else None
         self.ids = draws.ids((batch, draws.size()), num_classes)
         self.shared_ids = draws.ids((draws.size(),), num_classes, 0)

@@ -1,6 +1,7 @@
 """Random calls of row-sparse optimizer steps."""
 
 import numpy as np
+import tensorflow as tf
 
 from tests.fuzz import checks
 from tests.fuzz.draws import Call
@@ -9,7 +10,7 @@ from tf_largeout import ops
 
 def row_adam(draws):
     rows = _Rows(draws)
-    variable, velocity = rows.variable(), rows.variable()
+    variable, velocity = rows.table(), rows.variable()
     momentum = rows.variable() if draws.chance(0.7) else None
     options = {name: draws.scalar() for name in ("beta_1", "beta_2", "epsilon", "weight_decay")}
     options["step"] = draws.attribute(draws.size())
@@ -30,7 +31,7 @@ def dense_adam(draws):
 
 def row_adagrad(draws):
     rows = _Rows(draws)
-    arguments = (rows.variable(), rows.variable(), rows.values, rows.ids, draws.scalar())
+    arguments = (rows.table(), rows.variable(), rows.values, rows.ids, draws.scalar())
     options = {"epsilon": draws.scalar(), "weight_decay": draws.scalar()}
     return rows.call(ops.row_adagrad, arguments, options)
 
@@ -38,7 +39,7 @@ def row_adagrad(draws):
 def row_rowwise_adagrad(draws):
     rows = _Rows(draws)
     accumulator = draws.variable(draws.floats(rows.num_rows))
-    arguments = (rows.variable(), accumulator, rows.values, rows.ids, draws.scalar())
+    arguments = (rows.table(), accumulator, rows.values, rows.ids, draws.scalar())
     options = {"epsilon": draws.scalar(), "weight_decay": draws.scalar()}
     return rows.call(ops.row_rowwise_adagrad, arguments, options)
 
@@ -46,7 +47,7 @@ def row_rowwise_adagrad(draws):
 def row_momentum(draws):
     rows = _Rows(draws)
     momentum = rows.variable() if draws.chance(0.6) else None
-    arguments = (rows.variable(), momentum, rows.values, rows.ids, draws.scalar())
+    arguments = (rows.table(), momentum, rows.values, rows.ids, draws.scalar())
     options = {"decay": draws.scalar(), "weight_decay": draws.scalar()}
     options["nesterov"] = draws.chance(0.5)
     return rows.call(ops.row_momentum, arguments, options)
@@ -84,16 +85,26 @@ class _Rows:
 
     def __init__(self, draws):
         self._draws = draws
+        self._is_rounded = draws.number % 4 == 3
         self.num_rows, self._width = draws.rows(), _width(draws)
         number = draws.size() if self.num_rows else 0
         self.values = draws.floats(number, *self._width)
         self.ids = draws.ids((number,), self.num_rows, 0, draws.index_type())
+
+    def table(self):
+        """Returns a variable, every fourth time in bfloat16."""
+        floats = self._draws.floats(self.num_rows, *self._width)
+        if self._is_rounded:
+            floats = tf.cast(floats, tf.bfloat16)
+        return self._draws.variable(floats)
 
     def variable(self):
         return self._draws.variable(self._draws.floats(self.num_rows, *self._width))
 
     def call(self, function, arguments, options):
         """Returns the call, which must not change rows without a gradient."""
+        if self._is_rounded:
+            options["rounding"] = self._draws.ids((2,), 1000, 0)
         variables = self._draws.variables
         before = [variable.numpy() for variable in variables]
 

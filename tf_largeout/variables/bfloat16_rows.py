@@ -1,0 +1,73 @@
+"""Class rows in bfloat16, which row-sparse optimizers update with stochastic rounding."""
+
+import math
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.types import Initializer, InitializerLike, Shape
+from tf_largeout.variables.part_initializer import PartInitializer, has_parts
+
+_BLOCK = 2**24  # values that are float32 at a time
+_MARK = "_largeout_bfloat16_rows"
+
+
+class RoundedInitializer:
+    """An initializer that rounds the float32 values of another one to the nearest bfloat16.
+
+    Args:
+        initializer: The other initializer.
+    """
+
+    def __init__(self, initializer: Initializer) -> None:
+        self._initializer = initializer
+
+    def __call__(self, shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        return tf.cast(self._initializer(shape, "float32"), dtype)
+
+
+def add_rows(
+    layer: Any, name: str, shape: Shape, initializer: InitializerLike
+) -> keras.Variable:
+    """Adds a bfloat16 weight to a layer, with the rounded values of a float32 weight.
+
+    If the initializer can be evaluated in parts, no float32 tensor has all rows. This is not
+    possible in a function, and under a strategy.
+
+    Args:
+        layer: A layer with `add_class_weight`.
+        name: Name of the weight.
+        shape: Shape of the weight.
+        initializer: Initializer of the weight.
+    """
+    in_float32: Initializer = keras.initializers.get(initializer)
+    in_blocks = (
+        tf.executing_eagerly() and not tf.distribute.has_strategy() and has_parts(in_float32)
+    )
+    first_values = "zeros" if in_blocks else RoundedInitializer(in_float32)
+    weight = layer.add_class_weight(name, shape, first_values, dtype="bfloat16")
+    if in_blocks:
+        _initialize_in_blocks(weight, in_float32, name)
+    return mark(weight)
+
+
+def mark(weight: keras.Variable) -> keras.Variable:
+    """Marks a bfloat16 variable as class rows that are rounded at random, and returns it."""
+    setattr(weight, _MARK, True)
+    return weight
+
+
+def is_marked(variable: Any) -> bool:
+    """Whether a variable has class rows that are rounded at random."""
+    return getattr(variable, _MARK, False)
+
+
+def _initialize_in_blocks(weight: keras.Variable, initializer: Initializer, name: str) -> None:
+    shape = tuple(weight.shape)
+    rows = max(1, _BLOCK // max(1, math.prod(shape[1:])))
+    for first in range(0, shape[0], rows):
+        end = min(first + rows, shape[0])
+        part = PartInitializer(initializer, shape, first, f"{name}_initializer")
+        values = part((end - first, *shape[1:]), "float32")
+        weight.value[first:end].assign(tf.cast(values, tf.bfloat16))
