@@ -58,7 +58,7 @@ def table(runs):
     ]
     for problem, units, of_seeds in grouped(runs):
         cells = [mean_and_deviation(of_start(of_seeds, name)) for name in COLUMNS]
-        loss = statistics.mean(of_start(of_seeds, DEFAULT)) - best(of_seeds)
+        loss = less_the_best(of_seeds, DEFAULT)
         row = [problem, f"{units:,}", str(len(of_seeds)), *cells, f"{loss:+.1f}"]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
@@ -69,10 +69,14 @@ def of_start(of_seeds, name):
     return [found[name] for found in of_seeds if name in found]
 
 
-def best(of_seeds):
-    """The highest mean P@1 of a start that all seeds measured."""
-    names = set.intersection(*(set(found) for found in of_seeds))
-    return max(statistics.mean(of_start(of_seeds, name)) for name in names)
+def less_the_best(of_seeds, name):
+    """P@1 of a start less that of the best, over the seeds that measured the start.
+
+    The best is the start with the highest mean among those that all seeds measured.
+    """
+    names = sorted(set.intersection(*(set(found) for found in of_seeds)))
+    best = max(names, key=lambda one: statistics.mean(of_start(of_seeds, one)))
+    return statistics.mean(found[name] - found[best] for found in of_seeds if name in found)
 
 
 def grouped(runs):
@@ -96,14 +100,16 @@ def draw(runs, path):
     left.axhline(16, color="#888888", linewidth=1)
     left.set(xlabel="training step", yscale="log", title="effective sample size of the tail")
     rows = list(grouped(runs))
-    for style, name in zip(line_styles(len(COLUMNS)), COLUMNS, strict=True):
+    styles = line_styles(len(COLUMNS))
+    for number, (style, name) in enumerate(zip(styles, COLUMNS, strict=True)):
         points = [
-            (statistics.mean(of_start(of_seeds, name)) - best(of_seeds), place)
+            (less_the_best(of_seeds, name), place + 0.13 * number)
             for place, (_, _, of_seeds) in enumerate(rows)
             if of_start(of_seeds, name)
         ]
         right.plot(*zip(*points, strict=True), **{**style, "linestyle": ""}, label=name)
-    right.set_yticks(range(len(rows)), [f"{name}, {units:,}" for name, units, _ in rows])
+    places = [place + 0.26 for place in range(len(rows))]
+    right.set_yticks(places, [f"{name}, {units:,}" for name, units, _ in rows])
     right.set(xlabel="P@1 less that of the best start", title="start of the search")
     left.legend(frameon=False)
     right.legend(frameon=False)

@@ -29,8 +29,9 @@ class SearchStart:
     the latest at three times this step. Before the search starts, the model learns as much from
     random negatives, in less time per step. A search starts with any data, any loss and any
     number of negatives. It starts early if most labels belong to few classes, and later if all
-    classes are about equally frequent. The effect of earlier and later starts is in
-    lab/negatives/README.md.
+    classes are about equally frequent. On problems from which the rule was not derived, it is
+    mostly within 1.5 points of P@1 of the best start, but 8 points below it in short runs of
+    one of them. No other rule that was tried is better on all. See lab/negatives/README.md.
 
     In the first step with a search, a line on stderr names the layer, the sampler and the step.
     If there is a default summary writer, and the package tensorboard is installed, the writer
