@@ -28,8 +28,8 @@ SAMPLERS = {
 LOSSES = {
     "sampled_softmax": tflo.losses.SampledSoftmaxLoss,
     "softmax": tflo.losses.SoftmaxLoss,  # the exact cross entropy over all items
-    # The mean over shared uniform negatives is what one random negative per position, as in
-    # SASRec and keras-rs, gives on average.
+    # On average, the mean over shared uniform negatives equals the loss of one random negative
+    # per position, as in SASRec and keras-rs.
     "bce": lambda: tflo.losses.NegativeSamplingLoss(negative_reduction="mean"),
     "gbce": lambda: tflo.losses.NegativeSamplingLoss(calibration=0.75),
 }
@@ -108,20 +108,20 @@ def main(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", default="ml-100k", help="ml-100k, linux_tokens, or a path")
-    parser.add_argument("--format", help="of the path, as in tflo.datasets.interactions")
+    parser.add_argument("--format", help="format of the files, see tflo.datasets.interactions")
     parser.add_argument("--k-core", type=int, default=5)
     parser.add_argument("--repeats", action="store_true", help="recommend seen items too")
     parser.add_argument("--loss", default="sampled_softmax", choices=LOSSES)
     parser.add_argument("--sampler", default="log_uniform", choices=SAMPLERS)
     parser.add_argument("--num-sampled", type=int, default=512)
-    parser.add_argument("--ligr", action="store_true", help="the layers of eSASRec")
-    parser.add_argument("--length", type=int, default=50, help="items of an input")
+    parser.add_argument("--ligr", action="store_true", help="use the layers of eSASRec")
+    parser.add_argument("--length", type=int, default=50, help="items per input")
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--dropout", type=float, default=0.2)
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=3e-3)
-    parser.add_argument("--evaluated", type=int, default=10_000, help="most users to evaluate")
+    parser.add_argument("--evaluated", type=int, default=10_000, help="maximum number of users")
     parser.add_argument("--out", default="next_item.keras", help="file of the model")
     parser.add_argument("--export", help="folder of a SavedModel for a server; optional")
     options = parser.parse_args(arguments)

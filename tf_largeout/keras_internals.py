@@ -70,7 +70,7 @@ def model_of_step() -> keras.Model | None:
 
 
 def compiled_metrics(model: keras.Model) -> list[Any]:
-    """The `metrics` and `weighted_metrics`, as `compile` received them.
+    """Returns `metrics` and `weighted_metrics` as `compile` received them.
 
     Relies on: the attribute `_compile_metrics` of a model, and its attributes `_user_metrics`
     and `_user_weighted_metrics`.
@@ -83,7 +83,10 @@ def compiled_metrics(model: keras.Model) -> list[Any]:
 
 
 def monitored_names() -> dict[str, str]:
-    """What the callbacks of the innermost running `fit` monitor: name of each value, callback.
+    """Returns the names of the values that callbacks of the current `fit` monitor.
+
+    The result maps each name to the name of the class of the callback. If a `fit` runs inside
+    another one, it is the inner one.
 
     Relies on: frames of the call stack; the local variable `callbacks` of Keras's `fit`, a
     `CallbackList` with the attribute `callbacks`; and the attribute `monitor` of

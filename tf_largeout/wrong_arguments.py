@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 _DECAY = (
-    "A penalty of all rows would read them in each step. Use the optimizer's `weight_decay`, "
-    "which decays only the rows that a step updates: "
+    "A penalty on all rows would read all of them in each step. Use the optimizer's "
+    "`weight_decay`, which decays only the rows that a step updates: "
     "tf_largeout.optimizers.LazyAdam(weight_decay=...)."
 )
 _INITIALIZER = "Its name is `embeddings_initializer`."
 _LOSS = (
-    "The layer returns logits; the loss defines their function, such as the softmax in "
+    "The layer returns logits. The loss applies the activation, such as the softmax of "
     "tf_largeout.losses.SampledSoftmaxLoss. For probabilities, apply keras.ops.softmax to the "
     "output of `predict`."
 )
@@ -38,21 +38,21 @@ _OF_LAYERS = {
         "sampler=tf_largeout.samplers.UniformSampler(512)."
     ),
     "sampler": "Only a `LargeOutput` has a sampler. This layer needs none.",
-    "soft_cap": "Its name is `logit_soft_cap`, and a `LargeOutput` has it.",
-    "temperature": "A `LargeOutput` has its inverse: scale=1 / temperature.",
+    "soft_cap": "`LargeOutput` has this argument, with the name `logit_soft_cap`.",
+    "temperature": "Pass its inverse to a `LargeOutput`: scale=1 / temperature.",
     "tie_weights": "Pass the layer whose table is shared to a `LargeOutput`: embeddings=layer.",
     "units": "Its name is `num_classes`.",
     "weights": (
         "Pass `embeddings_initializer`, an array [num_classes, dim], and `bias_initializer`. "
-        "The kernel of a Dense layer is transposed: embeddings_initializer=kernel.T."
+        "Transpose the kernel of a Dense layer: embeddings_initializer=kernel.T."
     ),
 }
 _OF_SOFTMAX = (
-    "SoftmaxLoss, SampledSoftmaxLoss and AbsoluteSoftmaxLoss have it; the guide on losses and "
-    "metrics names the others."
+    "SoftmaxLoss, SampledSoftmaxLoss and AbsoluteSoftmaxLoss have this argument. The guide on "
+    "losses and metrics lists all losses that have it."
 )
 _OF_LOSSES = {
-    "class_weight": "The name of an array of weights, one per class, is `class_weights`.",
+    "class_weight": "Its name is `class_weights`. It is an array with one weight per class.",
     "class_weights": _OF_SOFTMAX,
     "from_logits": "The layer always returns logits. Leave it out.",
     "ignore_index": "Its name is `ignore_class`.",
@@ -80,11 +80,11 @@ def refuse_wrong_arguments(layer: str, arguments: Mapping[str, Any]) -> None:
 
 
 def refuse_wrong_arguments_of_loss(loss: type, arguments: Mapping[str, Any]) -> None:
-    """As `refuse_wrong_arguments`, for the arguments of a loss.
+    """Does the same as `refuse_wrong_arguments`, for a loss.
 
     Args:
-        loss: The class of the loss. Arguments that its constructor defines are right, and all
-            arguments if it takes `**kwargs`.
+        loss: The class of the loss. Arguments of its constructor are accepted. If the
+            constructor takes `**kwargs`, all arguments are accepted.
         arguments: All keyword arguments of the constructor.
     """
     known = inspect.signature(loss).parameters

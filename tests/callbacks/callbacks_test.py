@@ -99,7 +99,7 @@ def test_after_rejected_labels_the_corrected_fit_works(wrong):
         ({"num_examples": 0}, "num_examples"),
         ({"every": 0}, "every"),
         ({"y": Y[:3]}, "as many rows"),
-        ({"y": None}, "`y` must be the labels"),
+        ({"y": None}, "`y` must contain the labels"),
         ({"y": tf.RaggedTensor.from_row_lengths(Y, [1] * 64)}, "a RaggedTensor.*Dataset"),
         ({"y": tf.sparse.from_dense(np.eye(64))}, "a SparseTensor.*Dataset"),
     ],

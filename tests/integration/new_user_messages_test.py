@@ -242,7 +242,7 @@ ERRORS = {
     ),
     "shards of a tower": (
         lambda: compiled(embeddings=tower(), num_shards=2),
-        "or an ItemTower, have no shards. Received: num_shards=2. Leave `embeddings` out",
+        "or of an ItemTower have no shards. Received: num_shards=2. Leave `embeddings` out",
     ),
     "unknown argument of a loss": (
         lambda: raised_as_value_error(lambda: tflo.losses.SoftmaxLoss(no_such=1)),
@@ -277,7 +277,7 @@ ERRORS = {
     ),
     "exact metrics of a pair": (
         lambda: tflo.callbacks.ExactMetrics((X, Y)),
-        r"`y` must be the labels.*Pass ExactMetrics\(x, y\)",
+        r"`y` must contain the labels.*Pass ExactMetrics\(x, y\)",
     ),
     "metric of dense targets": (
         lambda: fitted(
@@ -316,7 +316,7 @@ def test_keras_metrics_of_our_logits_give_one_warning(caplog, metrics, names):
     found = messages(caplog)
     assert len(found) == (names is not None)
     for message in found:
-        assert f"The metrics {names}" in message and "ndcg" not in message
+        assert f"The Keras metrics {names}" in message and "ndcg" not in message
         assert "several labels and for labels of -1" in message and "PrecisionAtK(1)" in message
 
 

@@ -14,9 +14,10 @@ class ExactMetrics(keras.callbacks.Callback):
 
     During `fit`, the metrics of a sampled loss compare a label with the sampled classes only,
     so they are far too optimistic. This callback evaluates the model exactly, over all classes,
-    and adds the results to the logs, under the names of the loss and the metrics with a prefix.
-    The progress bar, `History`, and the callbacks after it in the list see them. So put it
-    before `EarlyStopping`, `ModelCheckpoint`, `TensorBoard` or `CSVLogger`:
+    and adds the results to the logs. Their names are those of the loss and the metrics, with a
+    prefix. The progress bar, `History`, and the callbacks that follow in the list can read
+    them. So put this callback before `EarlyStopping`, `ModelCheckpoint`, `TensorBoard` or
+    `CSVLogger`:
 
     ```python
     exact = tflo.callbacks.ExactMetrics(x_validation, y_validation)
@@ -26,26 +27,26 @@ class ExactMetrics(keras.callbacks.Callback):
 
     An evaluation of n examples scores them against all classes, which takes `n * num_classes *
     dim` multiplications: 26 billion for 1,000 examples, 200,000 classes and width 128.
-    `validation_data` of `fit` is also exact; this callback is for a sample of it, and for
-    evaluations within an epoch. It does not change the training: metrics of the running epoch,
-    weights, optimizer and random numbers stay as they are.
+    `validation_data` of `fit` is also exact; use this callback to evaluate only a sample,
+    or to evaluate within an epoch. It has no effect on training: the metrics of the current
+    epoch, weights, optimizer and random numbers do not change.
 
     Args:
         x: Inputs, as in `model.evaluate`: arrays in the structure of the model's inputs, a
             `tf.data.Dataset` or a `keras.utils.PyDataset`.
-        y: Labels, if `x` is arrays.
-        sample_weight: Weights of the examples, if `x` is arrays; or None.
-        num_examples: Number of examples to evaluate, drawn once at random, if `x` is arrays.
-            None uses all. Defaults to 1,000, whose P@1 has a standard error of at most 1.6
-            points. A dataset is used whole.
+        y: Labels, if `x` contains arrays.
+        sample_weight: Weights of the examples, if `x` contains arrays; or None.
+        num_examples: Number of examples to evaluate, drawn once at random, if `x` contains
+            arrays. None uses all. Defaults to 1,000, whose P@1 has a standard error of at most
+            1.6 points. Of a dataset, all examples are evaluated.
         every: Number of training steps between evaluations. None, the default, evaluates at the
             end of each epoch. With a number, the logs of an epoch contain the last results.
         batch_size: As in `model.evaluate`.
         prefix: Prefix of the names. Defaults to "exact_".
 
     Raises:
-        ValueError: If a number is out of range, the arrays have different lengths, `x` is an
-            array without `y`, or there is a sparse or ragged tensor.
+        ValueError: If a number is out of range, the arrays have different lengths, `y` is
+            missing for arrays, or an argument is a sparse or ragged tensor.
 
     Attributes:
         results: A list of dicts: the results of each evaluation, and `step`, the number of the
@@ -67,7 +68,7 @@ class ExactMetrics(keras.callbacks.Callback):
         self._every = whole_number("every", every, or_none=True)
         if y is None and any(hasattr(one, "shape") for one in keras.tree.flatten(x)):
             raise ValueError(
-                "`y` must be the labels if `x` is arrays. Received: y=None. Pass "
+                "`y` must contain the labels if `x` contains arrays. Received: y=None. Pass "
                 "ExactMetrics(x, y), or a tf.data.Dataset of batches (x, y)."
             )
         data = (x, y, sample_weight)

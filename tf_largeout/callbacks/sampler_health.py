@@ -15,15 +15,15 @@ class SamplerHealth(keras.callbacks.Callback):
     """Adds the state of the samplers to the logs at the end of each epoch.
 
     Callbacks after it in the list, such as `keras.callbacks.TensorBoard` and `CSVLogger`, write
-    the numbers. A training step does no more work than without this callback. For each
-    `LargeOutput` with a sampler, the logs get, after the name of the layer and "_":
+    the numbers. This callback adds no work to a training step. For each `LargeOutput` with a
+    sampler, the logs get these numbers; the name of the layer and "_" precede their names:
 
     * The numbers of `sampler.health(layer)`: `started_at`, the first step that searched, or -1;
       for an `InvertedFileSampler`, the sizes of the `largest`, `median` and `smallest` list and
       the share of `empty` lists; for an `LSHSampler`, numbers about its buckets.
     * `trained_rows`: the share of the class rows that a step has updated since the optimizer
-      was built. It is that of the rows whose slots are not 0, so it needs `LazyAdam` or an
-      Adagrad that starts at 0, and reads all slots once.
+      was built. A row counts as updated if its slot is not 0. So this number is available only
+      with `LazyAdam`, or with an Adagrad that starts at 0. To count, all slots are read once.
 
     ```python
     model.fit(x, y, callbacks=[tflo.callbacks.SamplerHealth(), keras.callbacks.TensorBoard()])
@@ -44,7 +44,7 @@ class SamplerHealth(keras.callbacks.Callback):
                 logs.update(numbers)
 
     def _trained_rows(self, layer: LargeOutput) -> dict[str, float]:
-        """The share of the class rows with a slot that is not 0; empty without such slots."""
+        """Returns the share of class rows whose slot is not 0, or {} without such slots."""
         optimizer = self.model.optimizer
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         tables = [one for one in layer.trainable_weights if "embeddings" in one.name]
@@ -56,7 +56,7 @@ class SamplerHealth(keras.callbacks.Callback):
 
 
 def _slots_that_start_at_zero(optimizer: keras.optimizers.Optimizer) -> str | None:
-    """Name of slots that each step of a row raises above 0, as in `slot_of`; None if none."""
+    """Returns the name of the slots that an update of a row raises above 0, or None."""
     if isinstance(optimizer, keras.optimizers.Adam):
         return "velocities"
     if isinstance(optimizer, keras.optimizers.Adagrad):
@@ -65,7 +65,7 @@ def _slots_that_start_at_zero(optimizer: keras.optimizers.Optimizer) -> str | No
 
 
 def _count_trained(slot: keras.Variable) -> int:
-    """Number of rows that are not 0, without a copy of the slot."""
+    """Returns the number of rows that are not 0. Does not copy the slot."""
     count, value = 0, slot.value
     for first in range(0, slot.shape[0], _ROWS_AT_ONCE):
         block = value[first : first + _ROWS_AT_ONCE]

@@ -129,7 +129,7 @@ def with_block(log_partition: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
 def at_labels(
     scores: tf.Tensor, ids: tf.Tensor, labels: tf.Tensor, others: tf.Tensor
 ) -> tf.Tensor:
-    """Returns the scores of the labels that are in a block, `[B, L]`, and else `others`."""
+    """Returns `[B, L]`: the scores of the labels in a block, and `others` for all others."""
     in_block = (labels >= ids[0]) & (labels <= ids[-1])
     places = tf.where(in_block, labels - ids[0], 0)
     return tf.where(in_block, tf.gather(scores, places, batch_dims=1), others)

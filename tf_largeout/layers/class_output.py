@@ -135,8 +135,8 @@ class ClassOutput(keras.layers.Layer):
             return self.class_matrix
         if not self.scores_are_products:
             raise ValueError(
-                f"Layer '{self.name}' gives log-probabilities, which are never above 0: by "
-                "their absolute values, the least likely class would come first. Received: "
+                f"Layer '{self.name}' returns log-probabilities, which are at most 0. "
+                "Ranked by absolute value, the least likely class would come first. Received: "
                 "absolute=True. Leave `absolute` out for a `HierarchicalOutput`."
             )
         matrix: Any = self.class_matrix

@@ -60,9 +60,9 @@ def checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
         )
     if is_tied and count > 1:
         raise ValueError(
-            "Rows of `embeddings`, the table of another layer or an ItemTower, have "
-            f"no shards. Received: num_shards={count}. Leave `embeddings` out, or use "
-            "num_shards=1."
+            "`num_shards` must be 1 if `embeddings` is given, because the rows of another "
+            f"layer or of an ItemTower have no shards. Received: num_shards={count}. Leave "
+            "`embeddings` out, or use num_shards=1."
         )
     return count
 

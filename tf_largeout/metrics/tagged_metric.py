@@ -68,7 +68,7 @@ class TaggedMetric(keras.metrics.Metric):
     def skip_step(self, tag: OutputTag) -> None:
         """Must be called in a step that cannot compute the metric.
 
-        If a callback of `fit` monitors the metric, it warns once that its value is NaN.
+        If a callback of `fit` monitors the metric, this logs once that the value is NaN.
         """
         if tag.training:
             self._is_unknown_in_training = True

@@ -29,8 +29,8 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     gradients the result is bit-identical to that of `keras.optimizers.Adagrad`.
 
     For class rows use `LazyAdagrad(30 * rate, initial_accumulator_value=0.0)`, where `rate` is
-    a good rate for `LazyAdam`. The gradient is that of a mean over the batch, but only one or
-    two of its examples contribute to the row of a class. So the square of the gradient is far
+    a good rate for `LazyAdam`. The loss is a mean over the batch, but only one or two examples
+    of the batch contribute to the gradient of a class row. So the square of the gradient is far
     below Keras's initial value of 0.1. With this initial value, rows hardly move.
 
     Reference:

@@ -74,7 +74,7 @@ class BernoulliSampler(CountedSampler):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         cumulative, probability = self.tables()
         total = cumulative[-1]
-        message = "BernoulliSampler has no counts to draw by"
+        message = "BernoulliSampler has no class counts"
         with tf.control_dependencies([tf.debugging.assert_positive(total, message)]):
             total = tf.identity(total)
         seeds = tf.random.experimental.stateless_split(seed, 2)

@@ -75,7 +75,7 @@ class CountTables:
         self._are_filled = self._are_filled or self._hold_something()
         if not self._are_filled:
             raise ValueError(
-                f"This {asked_by} has no counts to draw by. Pass `counts` if it has this "
+                f"This {asked_by} has no class counts. Pass `counts` if it has this "
                 "argument, call `adapt` on the training labels, or load saved weights. Counts "
                 "are saved with the weights, not in the config. So a copy of a model by "
                 "`keras.models.clone_model` has no counts before `clone.set_weights(...)`."

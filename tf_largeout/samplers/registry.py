@@ -125,9 +125,9 @@ def _by_name(name: str, num_classes: int | None = None) -> Sampler:
     """The sampler of that name, with a smaller `num_sampled` if there are few classes."""
     if name in NEED_COUNTS:
         raise ValueError(
-            f'The name "{name}" has no counts to draw by. Pass '
-            "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after its "
-            "`adapt(labels)`."
+            f'A sampler by the name "{name}" has no class counts. Pass '
+            "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after a call of "
+            "its `adapt(labels)`."
         )
     make: Callable[..., Sampler] = BY_NAME[name]
     sampler = make()

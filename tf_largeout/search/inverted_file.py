@@ -174,7 +174,7 @@ class InvertedFile:
         inverted_file_upkeep(embeddings, bias, variables, interval=1, rows_a_step=1)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The state, by the names of `PARTS`."""
+        """Returns a dict of the arrays of the state, with the names in `PARTS`."""
         parts = zip(self.PARTS, self.variables(), strict=True)
         return {name: variable.numpy() for name, variable in parts}
 

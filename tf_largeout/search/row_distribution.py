@@ -4,14 +4,16 @@ import tensorflow as tf
 
 
 class RowDistribution:
-    """The probability of each row for each query: that of its list, divided by its size.
+    """The probability of each row for each query.
+
+    It is the probability of the row's list, divided by the number of rows in the list.
 
     For query h, list l has probability `softmax_l(<m_l, h> + b_l + log(size_l))`, where m_l and
-    b_l are about the means of its rows and of their biases. Its members are equally likely. If
-    the rows of each list were equal, this would be the softmax over all rows. If no list has a
-    finite score (before the first fit, or for queries that overflow), all rows are equally
-    likely. The probabilities are exact even if the rows have changed since they were assigned
-    to lists. All methods cost O(num_lists) per query.
+    b_l approximate the means of the rows and the biases of the list. All rows of a list are
+    equally likely. If the rows of each list were equal, this would be the softmax over all
+    rows. If no list has a finite score (before the first fit, or for queries that overflow),
+    all rows are equally likely. The probabilities are exact even if the rows have changed since
+    they were assigned to lists. All methods cost O(num_lists) per query.
 
     Args:
         queries: float32 `[batch, dim]`.

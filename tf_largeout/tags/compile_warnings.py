@@ -105,8 +105,9 @@ def warn_of_probability_loss(layer: Any) -> None:
 def warn_of_keras_metrics(layer: Any) -> None:
     """Warns, once per layer, if Keras metrics read the logits of a layer.
 
-    They need O(num_classes) time per step, and are wrong for several labels and for padding. It
-    does not warn where `warn_of_probability_loss` does not.
+    They need O(num_classes) time per step, and are wrong for several labels and for padding.
+    Like `warn_of_probability_loss`, it must be called in a step of a compiled model, and does
+    not warn if the outputs of the model are not known to be those of the layer.
 
     Args:
         layer: The output layer.
@@ -128,7 +129,7 @@ def warn_of_keras_metrics(layer: Any) -> None:
         if names:
             _with_keras_metrics.add(layer)
             logging.getLogger("tf_largeout").warning(
-                "The metrics %s of Keras read the logits of all %s classes of layer '%s' in "
+                "The Keras metrics %s read the logits of all %s classes of layer '%s' in "
                 "every step. They are wrong, without an error, for examples with several "
                 "labels and for labels of -1. Use metrics of tf_largeout.metrics: with one "
                 "label per example, PrecisionAtK(1) is the accuracy, and RecallAtK(5) is the "

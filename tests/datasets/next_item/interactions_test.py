@@ -110,7 +110,7 @@ def test_dates_are_times():
         (([1, 2], [1, 2, 3]), "same length. Received columns of length 2, 3"),
         (([1, 2], [1, 2], ["x", "y"]), "`times` must contain numbers or dates"),
         (([1, 2], [1, 2], [1.0, np.nan]), "a missing value"),
-        (([], []), "of 0 interactions none is left"),
+        (([], []), "None of the 0 interactions remain"),
         (([1, 2], [1, 2], [1, 2], 2), "with at least 2 interactions each"),
         (([1, 2], [1, 2], [1, 2], 0), "`k_core` must be a positive integer"),
     ],

@@ -25,7 +25,7 @@ def size_mb(path):
 
 @contextlib.contextmanager
 def stderr_to(path):
-    """Redirects stderr of processes that are started inside to a file."""
+    """Redirects stderr to a file, also that of processes started in the `with` block."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _writes_to(path, 2):
         yield

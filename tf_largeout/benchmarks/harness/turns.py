@@ -29,7 +29,7 @@ class Turn:
 def call_in_turns(functions, environments=None):
     """Calls each `function(turn)` in its own process, of which one at a time runs.
 
-    A function passes its turn on whenever it likes. It holds the turn while it starts and ends.
+    A function calls `turn.pass_on()` to end its turn. It has the turn while it starts and ends.
 
     Args:
         functions: Picklable functions of a `Turn`.
@@ -38,7 +38,7 @@ def call_in_turns(functions, environments=None):
 
     Returns:
         Their results, in the same order. The result of a process that was killed is the
-        RuntimeError that tells so.
+        RuntimeError that says so.
     """
     context = multiprocessing.get_context("spawn")
     pools, futures, ours = [], [], []

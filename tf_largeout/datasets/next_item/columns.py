@@ -26,7 +26,7 @@ class Chunk:
 
 
 class Columns:
-    """Collects chunks: 16 bytes per interaction, and each name once."""
+    """Collects chunks. Takes 16 bytes per interaction, and stores each name once."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class Columns:
         self._num = 0
 
     def add(self, chunk: Chunk) -> None:
-        """Adds a chunk. Raises a `SourceFileError` if a value is missing or is not a time."""
+        """Adds a chunk. Raises a `SourceFileError` if a value is missing or invalid."""
         is_wrong = ~np.isfinite(chunk.times)
         for values in (chunk.users, chunk.items):
             if values.dtype.kind not in "iu":
@@ -70,7 +70,7 @@ class Columns:
 
 
 class _Names:
-    """Numbers names in the order of their first appearance."""
+    """Gives numbers to names, in the order of their first appearance."""
 
     def __init__(self) -> None:
         self._numbers: dict[str | int, int] = {}

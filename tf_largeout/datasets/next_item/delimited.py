@@ -16,7 +16,7 @@ CHUNK = 1_000_000  # rows
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where a text file has users, items and times.
+    """The columns of a text file that contain users, items and times.
 
     Attributes:
         separator: One character.
@@ -44,7 +44,7 @@ def read_delimited(file: IO[bytes], path: pathlib.Path, layout: Layout) -> Itera
         layout: Where its columns are.
 
     Raises:
-        SourceFileError: If the file is empty, lacks a column, or is not such a text.
+        SourceFileError: If the file is empty, lacks a column, or is not delimited text.
     """
     with needed_by_datasets():
         import pandas as pd
@@ -87,7 +87,8 @@ def _times(column: Any, is_date: bool) -> np.ndarray:
 def _describe(layout: Layout) -> str:
     separator = {"\t": "tabs", ",": "commas", ":": "'::'"}[layout.separator]
     if isinstance(layout.user, str):
-        return f"the columns {_listed(layout.columns)} of a header, separated by {separator}"
+        columns = _listed(layout.columns)
+        return f"the columns {columns}, which a header names, separated by {separator}"
     return f"a user, an item and a time, separated by {separator}"
 
 

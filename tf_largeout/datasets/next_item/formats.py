@@ -1,4 +1,4 @@
-"""The published formats of interactions, and where their files are."""
+"""The published formats of interactions, and how to find and open their files."""
 
 import contextlib
 import dataclasses

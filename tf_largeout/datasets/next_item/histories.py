@@ -18,11 +18,12 @@ def histories(
         items: Integers `[num_interactions]` from 0.
         times: Numbers `[num_interactions]`. Interactions of equal time keep their order. None
             keeps the order of each user's interactions.
-        k_core: Users and items with fewer interactions are removed, until none is left.
+        k_core: Users and items with fewer interactions are removed repeatedly, until all that
+            remain have at least this number.
 
     Returns:
         `(rows, kept_users, kept_items)`: the items of each user, int32 ids from 1; the old
-        number of each row's user; and the old number of each item, by id from 1.
+        number of the user of each row; and the old numbers of the items, in the order of ids.
     """
     kept = _core(users, items, k_core)
     users, items = users[kept], items[kept]

