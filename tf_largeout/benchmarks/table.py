@@ -82,7 +82,7 @@ def read_logs(paths):
         # the folder of the logs may also contain the report of the race
         found = [log for file in files for log in _logs_of(file, with_reports=path.is_file())]
         if not found:
-            raise ValueError(f"{path} has no log of a run with a point of measurement.")
+            raise ValueError(f"{path} contains no log of a run with at least one evaluation.")
         logs += found
     kinds = sorted({_kind(log) for log in logs})
     if len(kinds) > 1:
@@ -95,7 +95,9 @@ def read_logs(paths):
 
 
 def comparison(logs, reference=None):
-    """One dict per log, by the names of the columns, sorted by falling P@1; None if unknown.
+    """Returns a dict for each log, sorted by falling P@1.
+
+    The keys are the names of the columns. An unknown value is None.
 
     Raises:
         ValueError: If there is a `reference`, and not exactly one log has that method or title.

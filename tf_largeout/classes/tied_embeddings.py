@@ -112,7 +112,8 @@ class TiedEmbeddings:
         """Returns the config of the layer, marked as shared with the model.
 
         Raises:
-            ValueError: If the table was given: a config cannot say to which layer it belongs.
+            ValueError: If `embeddings` is a table, not a layer. A config cannot say to which
+                layer a table belongs.
         """
         if self.layer is None:
             raise ValueError(

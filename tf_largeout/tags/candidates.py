@@ -77,7 +77,7 @@ class Candidates(NamedTuple):
         return tf.math.log(self.true_expected_count)
 
     def logits(self) -> tf.Tensor:
-        """float32 `[B, n]`, raw; the lowest float where a class has no effect."""
+        """float32 `[B, n]`, without a correction; the lowest float if a class has no effect."""
         return self._masked_logits([sample.biases for sample in self.samples])
 
     def log_counts(self) -> tf.Tensor:
