@@ -66,7 +66,7 @@ class ClassMatrixInput {
   ClassMatrix matrix() const {
     return {bfloat16_rows() == nullptr ? embeddings_->flat<float>().data() : nullptr,
             bias_ != nullptr ? bias_->flat<float>().data() : nullptr, embeddings_->dim_size(0),
-            embeddings_->dim_size(1)};
+            embeddings_->dim_size(1), bfloat16_rows()};
   }
 
  private:

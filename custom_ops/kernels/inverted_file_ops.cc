@@ -37,7 +37,7 @@ class InvertedFileUpdateOp : public LargeoutOp {
     InvertedFileInput input;
     ClassMatrixInput classes;
     OP_REQUIRES_OK(ctx, CheckDistinctVariables(ctx));
-    OP_REQUIRES_OK(ctx, classes.Read(ctx));
+    OP_REQUIRES_OK(ctx, classes.Read(ctx, true));
     if (ctx->input_dtype(0) == tensorflow::DT_RESOURCE) {
       OP_REQUIRES_OK(ctx, input.ReadForWriting(ctx));
     } else {

@@ -67,14 +67,13 @@ class RowDotInput {
 
   // Prepares reads(). Call it when the ids are checked.
   void WidenBfloat16(tensorflow::OpKernelContext* ctx) {
-    if (matrix_input_.bfloat16_rows() == nullptr) return;
-    widened_ = std::make_unique<WidenedClasses>(matrix_input_.bfloat16_rows(), matrix, own,
-                                                shared, IntraOpParallel(ctx));
+    if (matrix.bfloat16_rows == nullptr) return;
+    widened_ = std::make_unique<WidenedClasses>(matrix, own, shared, IntraOpParallel(ctx));
   }
 
   const float* features() const { return features_->flat<float>().data(); }
 
-  ClassMatrix matrix;  // without embeddings if they are bfloat16
+  ClassMatrix matrix;
   OwnClasses own;
   SharedClasses shared;
 

@@ -17,7 +17,7 @@
 
 #include <limits>
 
-#include "custom_ops/core/rows/bfloat16_rows.h"
+#include "custom_ops/core/base/bfloat16_rows.h"
 #include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/huge_pages.h"
 #include "custom_ops/kernels/largeout_op.h"

@@ -313,11 +313,27 @@ def test_shared_tables_are_an_error():
 
 
 @pytest.mark.parametrize("num_shards", [1, 2])
-@pytest.mark.parametrize("sampler", ["inverted_file", "kernel_tree", "lsh"])
-def test_samplers_that_search_are_an_error_at_build(sampler, num_shards):
+@pytest.mark.parametrize("sampler", ["kernel_tree", "lsh"])
+def test_other_samplers_that_search_are_an_error_at_build(sampler, num_shards):
     output = layer(sampler=sampler, num_shards=num_shards)
-    with pytest.raises(ValueError, match="search structures read float32.*Use one that does"):
+    with pytest.raises(ValueError, match="structure reads float32 rows.*Use an InvertedFileS"):
         model_of(output)
+
+
+def test_an_inverted_file_searches_them_as_equal_float32_rows():
+    files = []
+    for dtype in ("bfloat16", None):
+        sampler = tflo.samplers.InvertedFileSampler(16, num_hard=4, start_step=0, seed=3)
+        model = compiled(layer(sampler=sampler, embeddings_dtype=dtype))
+        if files:
+            model.get_layer("output").embeddings.assign(files[0][1])
+        first_rows = rows_of(model)
+        sampler.rebuild(model.get_layer("output"))
+        parts = [one for one in model.variables if one.name.startswith("sampler_")]
+        files.append(([np.asarray(one) for one in parts], first_rows))
+        fit(model)
+    for one, other in zip(files[0][0], files[1][0], strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise, class_sums
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
-from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.keras_internals import training_of_step
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 from tf_largeout.types import Elementwise
@@ -23,7 +22,8 @@ class ClassMatrix(ClassScorer):
 
     Rows in bfloat16 (`bfloat16_rows`) are read in float32, and their gradients are float32.
     Passes over all classes convert them in blocks. If such a pass has gradients, it converts
-    all of them, because the gradient is as large. Search structures do not support them.
+    all of them, because the gradient is as large. Of the search structures, only the inverted
+    file supports them.
 
     Args:
         embeddings: Keras variable `[num_classes, dim]`, one row per class.
@@ -39,18 +39,24 @@ class ClassMatrix(ClassScorer):
         self._embeddings, self._bias = embeddings, bias
         self.is_rounded = bfloat16_rows.is_marked(embeddings)
 
-    def shards(self) -> list[ClassShard]:
-        refuse_search_of_rounded_rows(self)
-        return super().shards()
-
     def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
         """Returns the `tf.Variable`s of the embeddings and the bias on the current replica.
 
         Raises:
             ValueError: If they are not float32, which the ops require.
         """
-        refuse_search_of_rounded_rows(self)
+        self.require_float32_rows()
         return self.tables()
+
+    def require_float32_rows(self) -> None:
+        """Raises a ValueError if the rows are in bfloat16, and so cannot be searched."""
+        if self.is_rounded:
+            raise ValueError(
+                f"Layer '{self._owner}' has embeddings_dtype='bfloat16', and this search "
+                "structure reads float32 rows. Received: a sampler that searches. Use an "
+                "InvertedFileSampler or a sampler that does not search, such as 'uniform', or "
+                "leave `embeddings_dtype` out."
+            )
 
     def tables(self) -> tuple[tf.Variable, tf.Variable | None]:
         """As `variables`, but the embeddings may be rows in bfloat16."""
@@ -275,16 +281,6 @@ class ClassMatrix(ClassScorer):
         kept.
         """
         row_observers.observe(self._embeddings, function)
-
-
-def refuse_search_of_rounded_rows(matrix: ClassScorer) -> None:
-    """Raises a ValueError if rows in bfloat16 were to be searched or read by float32 ops."""
-    if matrix.is_rounded:
-        raise ValueError(
-            f"Layer '{matrix._owner}' has embeddings_dtype='bfloat16', and search structures "
-            "read float32 rows. Received: a sampler that searches. Use one that does not, such "
-            "as 'uniform', 'log_uniform' or a UnigramSampler, or leave `embeddings_dtype` out."
-        )
 
 
 def statistics_in_blocks(

@@ -9,11 +9,7 @@ import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING, highest
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_matrix import (
-    ClassMatrix,
-    refuse_search_of_rounded_rows,
-    statistics_in_blocks,
-)
+from tf_largeout.classes.class_matrix import ClassMatrix, statistics_in_blocks
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.classes.normalized_matrix import NormalizedMatrix
@@ -71,7 +67,6 @@ class ShardedMatrix(ClassScorer):
         self._has_own_pass = not (is_normalized or self.is_rounded)
 
     def shards(self) -> list[ClassShard]:
-        refuse_search_of_rounded_rows(self)
         return self._shards
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:

@@ -115,8 +115,7 @@ class LargeOutput(ClassOutput):
             lost: a row is rounded up or down at random, and is right on average. Optimizers of
             Keras round to the nearest number, and lose these updates; with `fit`, they raise an
             error. Optimizer slots and biases are float32. The random bits depend on the step
-            and the row, so equal runs give equal rows. Samplers that search
-            (`InvertedFileSampler`, `KernelTreeSampler`, `LSHSampler`), tied
+            and the row, so equal runs give equal rows. `KernelTreeSampler`, `LSHSampler`, tied
             embeddings, GPUs and exact losses with compute_dtype="bfloat16" are not supported.
             `class_embeddings()`, `join_models` and indexes copy the rows in float32.
         **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,

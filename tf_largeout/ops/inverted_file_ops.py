@@ -70,7 +70,7 @@ def inverted_file_fit(
     """Fits new lists in place: k-means on a sample of the classes, then one pass over all.
 
     Args:
-        embeddings: float32 variable `[num_classes, dim]`.
+        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
         bias: float32 variable `[num_classes]`, or None.
         state: means, mean_bias, offsets, ids, codes, scales, schedule. The random numbers of
             k-means depend only on the step in the schedule, so all replicas get the same lists.
@@ -101,7 +101,7 @@ def inverted_file_upkeep(
     also fits new lists whenever nine in ten of the reassigned classes change their list.
 
     Args:
-        embeddings: float32 variable `[num_classes, dim]`.
+        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
         bias: float32 variable `[num_classes]`, or None.
         state: The seven variables of `inverted_file_fit`.
         interval: Number of steps between reassignments.

@@ -116,7 +116,9 @@ class InvertedFileSampler(HardNegativeSampler, Rebuildable):
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
         make = functools.partial(InvertedFile, self.num_lists, self._draws_alone)
-        self._file = structure_over(layer.class_matrix, make, ShardedInvertedFile)
+        self._file = structure_over(
+            layer.class_matrix, make, ShardedInvertedFile, reads_bfloat16=True
+        )
         add_weight = functools.partial(self.add_weight, layer)
         self._file.build(layer.num_classes, layer.class_matrix.dim, add_weight)
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "custom_ops/core/base/simd_level.h"
 
@@ -17,7 +18,9 @@ static_assert(2 * kHighestCode * kMostOfQuery <= std::numeric_limits<int16_t>::m
 void PackAllRows(const ClassMatrix& matrix, const int32_t* ids, const ParallelFor& parallel,
                  const PackedRows& packed) {
   parallel(packed.num_groups(), 2 * kGroupRows * matrix.dim, [&](int64_t begin, int64_t end) {
-    LARGEOUT_SIMD_DISPATCH(PackGroups, matrix, ids, begin, end, packed);
+    std::vector<float> wide(matrix.bfloat16_rows == nullptr ? 0 : kGroupRows * matrix.dim);
+    float* const scratch = wide.empty() ? nullptr : wide.data();
+    LARGEOUT_SIMD_DISPATCH(PackGroups, matrix, ids, begin, end, packed, scratch);
   });
 }
 

@@ -1,5 +1,6 @@
 #include "custom_ops/core/class_scan/packed_rows_simd.h"
 
+#include "custom_ops/core/base/bfloat16_rows_simd.h"
 #include "custom_ops/core/base/simd.h"
 #include "custom_ops/core/class_scan/row_quantizer.h"
 
@@ -63,7 +64,7 @@ inline void WriteBounds(const Quantizer& row, float bias, int64_t dim, float* bo
 }  // namespace
 
 void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, int64_t end,
-                const PackedRows& packed) {
+                const PackedRows& packed, float* wide) {
   const auto row_of = [&](int64_t i) { return ids == nullptr ? i : ids[i]; };
   for (int64_t group = begin; group < end; ++group) {
     Quantizer rows[kGroupRows] = {};
@@ -80,7 +81,12 @@ void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, in
       }
       if (i >= packed.num_rows) continue;
       const int64_t row = row_of(i);
-      rows[r] = MakeQuantizer(matrix.embeddings + row * matrix.dim, matrix.dim, kMostOfRow);
+      const float* numbers = matrix.embeddings + row * matrix.dim;
+      if (wide != nullptr) {
+        WidenRow(matrix.bfloat16_rows + row * matrix.dim, matrix.dim, wide + r * matrix.dim);
+        numbers = wide + r * matrix.dim;
+      }
+      rows[r] = MakeQuantizer(numbers, matrix.dim, kMostOfRow);
       const float bias = matrix.bias == nullptr ? 0.0f : matrix.bias[row];
       if (packed.bounds != nullptr) {
         WriteBounds(rows[r], bias, matrix.dim, packed.group_bounds(group) + r);
@@ -91,7 +97,8 @@ void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, in
       biases[r] = bias;
     }
     const int64_t next = (group + 1) * kGroupRows;
-    for (int64_t i = next; i < next + kGroupRows && i < packed.num_rows; ++i) {
+    for (int64_t i = next; wide == nullptr && i < next + kGroupRows && i < packed.num_rows;
+         ++i) {
       const float* row = matrix.embeddings + row_of(i) * matrix.dim;
       for (int64_t k = 0; k < matrix.dim; k += kNumbersOfLine) __builtin_prefetch(row + k);
     }

@@ -81,9 +81,9 @@ struct PackedQueries {
 #define LARGEOUT_DECLARE_PACKED_ROWS(level)                                                  \
   namespace level {                                                                          \
   /* Packs groups [begin, end). Packed row i is row ids[i] of the matrix, or i if `ids` is   \
-     null. */                                                                                \
+     null. wide: scratch [kGroupRows, dim] for rows in bfloat16, else null. */               \
   void PackGroups(const ClassMatrix& matrix, const int32_t* ids, int64_t begin, int64_t end, \
-                  const PackedRows& packed);                                                 \
+                  const PackedRows& packed, float* wide = nullptr);                          \
   void PackQueries(const float* features, int64_t dim, int64_t begin, int64_t end,           \
                    const PackedQueries& packed);                                             \
   }

@@ -4,8 +4,8 @@
 // logits in about O(sqrt(num_classes)). (Sivic and Zisserman 2003; Jegou, Douze, Schmid 2011,
 // "Product quantization for nearest neighbor search", section IV.)
 //
-// The results do not depend on the number of threads. Rows that are zero or have NaN are
-// members of some list, but do not influence its mean.
+// The rows may be in bfloat16. The results do not depend on the number of threads. Rows that
+// are zero or have NaN are members of some list, but do not influence its mean.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_INVERTED_FILE_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_INVERTED_FILE_H_

@@ -6,6 +6,7 @@
 
 #include "custom_ops/core/base/counting_sort.h"
 #include "custom_ops/core/base/rounding.h"
+#include "custom_ops/core/class_scan/float_row.h"
 #include "custom_ops/core/inverted_file/packed_means.h"
 
 namespace largeout {
@@ -68,8 +69,9 @@ std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<i
   for (int64_t first = 0; first < num_rows; first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, num_rows - first);
     for (int64_t i = 0; i < count; ++i) {
-      std::copy_n(matrix.embeddings + rows[first + i] * matrix.dim, matrix.dim,
-                  &some[i * matrix.dim]);
+      float* const place = &some[i * matrix.dim];
+      const float* const row = FloatRow(matrix, rows[first + i], place);
+      if (row != place) std::copy_n(row, matrix.dim, place);
     }
     const QueryCodes queries({some.data(), count}, matrix.dim, parallel);
     means.Score(queries.view(), count, file.num_lists / 4, parallel,
@@ -83,8 +85,9 @@ std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<i
 ListSums::ListSums(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
                    const std::vector<int32_t>& lists, int64_t num_lists)
     : counts_(num_lists), last_(num_lists), sums_(num_lists * matrix.dim), bias_(num_lists) {
+  std::vector<float> wide(matrix.dim);
   for (size_t i = 0; i < rows.size(); ++i) {
-    const float* row = matrix.embeddings + rows[i] * matrix.dim;
+    const float* row = FloatRow(matrix, rows[i], wide.data());
     const float bias = matrix.bias != nullptr ? matrix.bias[rows[i]] : 0.0f;
     if (SquaredNorm(row, matrix.dim) == 0.0 || !std::isfinite(bias)) continue;
     float* sum = &sums_[lists[i] * matrix.dim];
@@ -150,12 +153,13 @@ void SeedEmptyLists(const ClassMatrix& matrix, const std::vector<int64_t>& sizes
   std::stable_sort(order.begin(), order.end(),
                    [&](int32_t a, int32_t b) { return sizes[a] > sizes[b]; });
   auto longest = order.begin();
+  std::vector<float> wide(matrix.dim);
   for (auto empty = order.rbegin(); sizes[*empty] == 0 && sizes[*longest] > 1; ++empty) {
-    const int64_t row = members[*longest++];
-    if (SquaredNorm(matrix.embeddings + row * matrix.dim, matrix.dim) == 0.0) continue;
-    std::copy_n(matrix.embeddings + row * matrix.dim, matrix.dim,
-                file.means + *empty * matrix.dim);
-    file.mean_bias[*empty] = matrix.bias != nullptr ? matrix.bias[row] : 0.0f;
+    const int64_t member = members[*longest++];
+    const float* row = FloatRow(matrix, member, wide.data());
+    if (SquaredNorm(row, matrix.dim) == 0.0) continue;
+    std::copy_n(row, matrix.dim, file.means + *empty * matrix.dim);
+    file.mean_bias[*empty] = matrix.bias != nullptr ? matrix.bias[member] : 0.0f;
   }
 }
 

@@ -1,6 +1,7 @@
 #include "custom_ops/core/inverted_file/inverted_file.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -98,6 +99,32 @@ TEST(ListsOfAnyLengthsHaveTheScoresOfTheirMembers) {
         }
       }
     }
+  });
+}
+
+TEST(RowsInBfloat16GiveTheFileOfEqualFloatRows) {
+  testing::ForEachSimdLevel([] {
+    Example floats(500, 19, 3, 20);
+    std::vector<uint16_t> rounded(floats.rows.size());
+    for (size_t i = 0; i < rounded.size(); ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, &floats.rows[i], sizeof(bits));
+      rounded[i] = static_cast<uint16_t>(bits >> 16);
+      bits = uint32_t{rounded[i]} << 16;
+      std::memcpy(&floats.rows[i], &bits, sizeof(bits));
+    }
+    Example other = floats;
+    ClassMatrix matrix = other.matrix();
+    matrix.embeddings = nullptr;
+    matrix.bfloat16_rows = rounded.data();
+    FitLists(floats.matrix(), {1, 2}, SerialFor, floats.file());
+    FitLists(matrix, {1, 2}, testing::BackwardsFor, other.file());
+    UpdateLists(floats.matrix(), 450, 100, SerialFor, floats.file());
+    UpdateLists(matrix, 450, 100, testing::BackwardsFor, other.file());
+    EXPECT_EQ(other.ids, floats.ids);
+    EXPECT_EQ(other.means, floats.means);
+    EXPECT_EQ(other.codes, floats.codes);
+    EXPECT_EQ(other.scales, floats.scales);
   });
 }
 

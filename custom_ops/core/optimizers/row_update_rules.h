@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/rows/bfloat16_rows_simd.h"
+#include "custom_ops/core/base/bfloat16_rows_simd.h"
 
 namespace largeout {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "custom_ops/core/base/bfloat16_rows.h"
 #include "custom_ops/core/base/testing.h"
-#include "custom_ops/core/rows/bfloat16_rows.h"
 #include "custom_ops/core/rows/row_runs.h"
 
 namespace largeout {

@@ -1,6 +1,6 @@
 #include "custom_ops/core/rows/widened_classes.h"
 
-#include "custom_ops/core/rows/bfloat16_rows.h"
+#include "custom_ops/core/base/bfloat16_rows.h"
 #include "custom_ops/core/rows/row_merge.h"
 
 namespace largeout {
@@ -10,9 +10,8 @@ constexpr int64_t kCyclesPerFloat = 1;
 
 }  // namespace
 
-WidenedClasses::WidenedClasses(const uint16_t* bfloat16_rows, const ClassMatrix& matrix,
-                               const OwnClasses& own, const SharedClasses& shared,
-                               const ParallelFor& parallel)
+WidenedClasses::WidenedClasses(const ClassMatrix& matrix, const OwnClasses& own,
+                               const SharedClasses& shared, const ParallelFor& parallel)
     : batch_(own.batch),
       per_row_(own.per_row),
       dim_(matrix.dim),
@@ -24,7 +23,7 @@ WidenedClasses::WidenedClasses(const uint16_t* bfloat16_rows, const ClassMatrix&
   if (has_bias_) bias_.resize(merged.size());
   parallel(merged.size(), 2 * dim_ * kCyclesPerFloat, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      WidenRow(bfloat16_rows + merged.ids[i] * dim_, dim_, rows_.data() + i * dim_);
+      WidenRow(matrix.bfloat16_rows + merged.ids[i] * dim_, dim_, rows_.data() + i * dim_);
       if (has_bias_) bias_[i] = matrix.bias[merged.ids[i]];
       for (int64_t p = merged.offsets[i]; p < merged.offsets[i + 1]; ++p) {
         const int64_t position = merged.positions[p];

@@ -17,10 +17,8 @@ namespace largeout {
 // float32 matrix with the same rows. Refers to its own memory, so it cannot be copied.
 class WidenedClasses {
  public:
-  // bfloat16_rows: [num_classes, dim]. matrix: the bias, num_classes and dim; its embeddings
-  // are not read. REQUIRES: ids as in row_dots.h.
-  WidenedClasses(const uint16_t* bfloat16_rows, const ClassMatrix& matrix,
-                 const OwnClasses& own, const SharedClasses& shared,
+  // REQUIRES: the rows of the matrix are in bfloat16; ids as in row_dots.h.
+  WidenedClasses(const ClassMatrix& matrix, const OwnClasses& own, const SharedClasses& shared,
                  const ParallelFor& parallel);
   WidenedClasses(const WidenedClasses&) = delete;
   WidenedClasses& operator=(const WidenedClasses&) = delete;

@@ -29,7 +29,7 @@ TEST(WidenedClassesGiveTheResultsOfFloatRows) {
       const ClassMatrix matrix{rows.data(), biases, kClasses, kDim};
       const OwnClasses own{ids.data(), 2, 3};
       const SharedClasses shared{shared_ids.data(), 4};
-      const WidenedClasses widened(rounded.data(), {nullptr, biases, kClasses, kDim}, own,
+      const WidenedClasses widened({nullptr, biases, kClasses, kDim, rounded.data()}, own,
                                    shared, testing::BackwardsFor);
       std::vector<float> logits(6), other_logits(6), sums(2 * kDim), other_sums(2 * kDim);
       RowDots(matrix, features.data(), own, SerialFor, logits.data());

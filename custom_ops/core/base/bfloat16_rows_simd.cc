@@ -1,4 +1,4 @@
-#include "custom_ops/core/rows/bfloat16_rows_simd.h"
+#include "custom_ops/core/base/bfloat16_rows_simd.h"
 
 #include <cstring>
 

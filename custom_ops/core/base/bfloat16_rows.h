@@ -5,13 +5,13 @@
 // So many updates that are each smaller than half the distance of the neighbours move a row as
 // far as their sum. With rounding to the nearest neighbour they would not move it at all.
 
-#ifndef LARGEOUT_CUSTOM_OPS_CORE_ROWS_BFLOAT16_ROWS_H_
-#define LARGEOUT_CUSTOM_OPS_CORE_ROWS_BFLOAT16_ROWS_H_
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_BASE_BFLOAT16_ROWS_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_BASE_BFLOAT16_ROWS_H_
 
 #include <cstdint>
 
+#include "custom_ops/core/base/bfloat16_rows_simd.h"
 #include "custom_ops/core/base/simd_level.h"
-#include "custom_ops/core/rows/bfloat16_rows_simd.h"
 
 namespace largeout {
 
@@ -32,4 +32,4 @@ inline void StoreRounded(const float* values, int64_t dim, int64_t row,
 
 }  // namespace largeout
 
-#endif  // LARGEOUT_CUSTOM_OPS_CORE_ROWS_BFLOAT16_ROWS_H_
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_BASE_BFLOAT16_ROWS_H_
