@@ -54,7 +54,6 @@ struct CpuRowDot {
 };
 
 LARGEOUT_REGISTER_ROW_DOT_OPS(tensorflow::DEVICE_CPU, CpuRowDot);
-REGISTER_KERNEL_BUILDER(Name("LargeoutWidenRows").Device(tensorflow::DEVICE_CPU), WidenRowsOp);
 
 }  // namespace
 }  // namespace largeout

@@ -162,25 +162,6 @@ class RowDotsGradOp : public LargeoutOp {
   }
 };
 
-// All rows of a table, in float32. Runs on the CPU.
-class WidenRowsOp : public LargeoutOp {
- public:
-  using LargeoutOp::LargeoutOp;
-
-  void Run(tensorflow::OpKernelContext* ctx) override {
-    ClassMatrixInput input;
-    OP_REQUIRES_OK(ctx, input.ReadTable(ctx, true));
-    const uint16_t* rows = input.bfloat16_rows();
-    OP_REQUIRES(ctx, rows != nullptr,
-                absl::InvalidArgumentError("embeddings must be bfloat16, but are float32"));
-    const ClassMatrix matrix = input.matrix();
-    tensorflow::Tensor* wide;
-    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {matrix.num_classes, matrix.dim}, &wide));
-    WidenRows(rows, matrix.num_classes, matrix.dim, IntraOpParallel(ctx),
-              wide->flat<float>().data());
-  }
-};
-
 // Registers the ops with a Device for the TensorFlow device `name`. Handles and shapes are in
 // host memory.
 #define LARGEOUT_REGISTER_ROW_DOT_OPS(name, Functions)                                  \

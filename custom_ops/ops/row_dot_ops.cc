@@ -74,25 +74,6 @@ shared_rows: [num_shared, dim], embeddings[shared_ids].
 shared_biases: [num_shared], bias[shared_ids], if there is a bias.
 )doc");
 
-REGISTER_OP("LargeoutWidenRows")
-    .Input("embeddings: resource")
-    .Output("rows: float")
-    .SetShapeFn([](InferenceContext* c) {
-      const auto* shapes = c->input_handle_shapes_and_types(0);
-      ShapeHandle rows = c->Matrix(c->UnknownDim(), c->UnknownDim());
-      if (shapes != nullptr && !shapes->empty()) {
-        TF_RETURN_IF_ERROR(c->WithRank((*shapes)[0].shape, 2, &rows));
-      }
-      c->set_output(0, rows);
-      return absl::OkStatus();
-    })
-    .Doc(R"doc(
-All rows of a bfloat16 variable, in float32. Its gradient is float32 too.
-
-embeddings: Variable [num_classes, dim], bfloat16.
-rows: [num_classes, dim].
-)doc");
-
 REGISTER_OP("LargeoutRowDotsGrad")
     .Input("features: float")
     .Input("embeddings: resource")

@@ -9,7 +9,6 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise, class_sums
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
-from tf_largeout.keras_internals import training_of_step
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 from tf_largeout.types import Elementwise
 from tf_largeout.variables import bfloat16_rows, replicas, row_observers
@@ -98,7 +97,7 @@ class ClassMatrix(ClassScorer):
         """Returns all rows of the variable, float32 `[num_classes, dim]`."""
         embeddings = self.tables()[0]
         if self.is_rounded:
-            return row_dot_ops.widen_rows(embeddings)
+            return bfloat16_rows.widened(embeddings)
         return tf.convert_to_tensor(embeddings)
 
     def as_read(self, rows: tf.Tensor) -> tf.Tensor:
@@ -111,12 +110,7 @@ class ClassMatrix(ClassScorer):
         return self.as_read(tf.convert_to_tensor(self._embeddings.value))
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
-        if self.is_rounded and not training_of_step():
-            # Not with our op: exports of Keras have these logits. (Its gradient is float32.)
-            embeddings = self.as_read(tf.cast(self._embeddings.value, tf.float32))
-        else:
-            embeddings = self.values()
-        embeddings = tf.cast(embeddings, features.dtype)
+        embeddings = tf.cast(self.values(), features.dtype)
         logits = tf.tensordot(features, embeddings, axes=[[-1], [1]])
         if self._bias is None:
             return logits

@@ -43,7 +43,6 @@ from tf_largeout.ops.process_ops import server_versions as server_versions
 from tf_largeout.ops.product_ops import rounded_product as rounded_product
 from tf_largeout.ops.row_dot_ops import row_dots as row_dots
 from tf_largeout.ops.row_dot_ops import row_dots_and_rows as row_dots_and_rows
-from tf_largeout.ops.row_dot_ops import widen_rows as widen_rows
 from tf_largeout.ops.row_ops import check_row_ids as check_row_ids
 from tf_largeout.ops.row_ops import merge_rows as merge_rows
 from tf_largeout.ops.row_ops import row_adagrad as row_adagrad

@@ -73,22 +73,6 @@ def row_dots_and_rows(
     return logits, rows, biases[0] if biases else None
 
 
-def widen_rows(embeddings: VariableOrHandle) -> tf.Tensor:
-    """Returns all rows of a bfloat16 variable in float32, with a float32 gradient.
-
-    TensorFlow rounds the gradient of a cast to bfloat16.
-
-    Args:
-        embeddings: bfloat16 variable `[N, dim]` or its handle, on a CPU.
-    """
-    return gen_ops.largeout_widen_rows(handle_of(embeddings, watch=True))
-
-
-@tf.RegisterGradient("LargeoutWidenRows")
-def _widen_rows_gradient(op: tf.Operation, d_rows: tf.Tensor) -> tf.Tensor:
-    return d_rows
-
-
 @tf.RegisterGradient("LargeoutRowDots")
 def _row_dots_gradient(
     op: tf.Operation, d_logits: tf.Tensor, d_shared_rows: tf.Tensor, *d_shared_biases: tf.Tensor

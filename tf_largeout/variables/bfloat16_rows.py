@@ -63,6 +63,12 @@ def is_marked(variable: Any) -> bool:
     return getattr(variable, _MARK, False)
 
 
+@tf.custom_gradient
+def widened(rows: tf.Tensor) -> tf.Tensor:
+    """Returns bfloat16 rows in float32. Their gradient is float32, not rounded to bfloat16."""
+    return tf.cast(rows, tf.float32), lambda d_rows: d_rows
+
+
 def _initialize_in_blocks(weight: keras.Variable, initializer: Initializer, name: str) -> None:
     shape = tuple(weight.shape)
     rows = max(1, _BLOCK // max(1, math.prod(shape[1:])))

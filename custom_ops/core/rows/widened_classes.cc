@@ -38,11 +38,4 @@ ClassMatrix WidenedClasses::matrix() const {
   return {rows_.data(), has_bias_ ? bias_.data() : nullptr, num_classes, dim_};
 }
 
-void WidenRows(const uint16_t* rows, int64_t num_rows, int64_t dim, const ParallelFor& parallel,
-               float* to) {
-  parallel(num_rows, 2 * dim * kCyclesPerFloat, [&](int64_t begin, int64_t end) {
-    WidenRow(rows + begin * dim, (end - begin) * dim, to + begin * dim);
-  });
-}
-
 }  // namespace largeout

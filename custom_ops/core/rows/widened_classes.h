@@ -36,10 +36,6 @@ class WidenedClasses {
   std::vector<float> rows_, bias_;
 };
 
-// `to` [num_rows, dim] becomes the rows in float32.
-void WidenRows(const uint16_t* rows, int64_t num_rows, int64_t dim, const ParallelFor& parallel,
-               float* to);
-
 }  // namespace largeout
 
 #endif  // LARGEOUT_CUSTOM_OPS_CORE_ROWS_WIDENED_CLASSES_H_

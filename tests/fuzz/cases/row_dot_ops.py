@@ -31,19 +31,6 @@ def row_dots_and_rows(draws):
     return Call(ops.row_dots_and_rows, arguments, {}, check)
 
 
-def widen_rows(draws):
-    embeddings = draws.floats(draws.rows(), draws.size())
-    if not draws.odd():
-        embeddings = tf.cast(embeddings, tf.bfloat16)
-    variable = draws.variable(embeddings)
-    return Call(
-        ops.widen_rows,
-        (variable,),
-        {},
-        lambda rows: checks.equal(rows, tf.cast(variable, tf.float32)),
-    )
-
-
 def largeout_row_dots_grad(draws):
     problem = _Problem(draws)
     ids, shared_ids = problem.ids, problem.shared_ids
