@@ -25,7 +25,7 @@ def save(
     """
     shape = tuple(table.shape)
     row_bytes = math.prod(shape[1:]) * tf.as_dtype(table.dtype).size
-    if shape[0] * row_bytes <= _LARGE:
+    if not shape or shape[0] * row_bytes <= _LARGE:
         store[name] = table.numpy() if isinstance(table, ShardedTable) else table
         return
     step = max(1, _PIECE // row_bytes)
