@@ -34,34 +34,31 @@ class Pictures:
         rng = np.random.default_rng(seed)
         families = rng.standard_normal((-(-num_identities // FAMILY), TRAITS), "float32")
         own = rng.standard_normal((num_identities, TRAITS), "float32")
-        self.traits = np.repeat(families, FAMILY, axis=0)[:num_identities] + 0.5 * own
+        families = np.repeat(families, FAMILY, axis=0)[:num_identities]
+        self.traits = tf.constant(families + 0.5 * own)
         world = np.random.default_rng(0)  # the same for training and test identities
-        self.poses = 1.5 * world.standard_normal((65_536, POSE), "float32")
+        self.poses = tf.constant(1.5 * world.standard_normal((65_536, POSE), "float32"))
         self.mix = world.standard_normal((TRAITS + POSE, PIXELS), "float32") * 0.3
         self.camera = world.standard_normal((PIXELS, PIXELS), "float32") * 0.1
 
     def take(self, identities, pictures):
         """Returns `[n, PIXELS]`, picture `pictures[i]` of identity `identities[i]`."""
-        pose = self.poses[(identities * 7_919 + pictures * 104_729) % len(self.poses)]
-        hidden = np.tanh(np.concatenate([self.traits[identities], pose], 1) @ self.mix)
-        return np.tanh(hidden @ self.camera)
+        poses = (identities * 7_919 + pictures * 104_729) % len(self.poses)
+        seen = tf.concat([tf.gather(self.traits, identities), tf.gather(self.poses, poses)], 1)
+        return tf.tanh(tf.tanh(seen @ self.mix) @ self.camera)
 
     def batches(self, batch_size, seed):
         """Returns an endless dataset of pictures and their identities."""
 
-        def generate():
-            rng = np.random.default_rng(seed)
-            while True:
-                identities = rng.integers(len(self.traits), size=batch_size)
-                yield self.take(identities, rng.integers(PICTURES, size=batch_size)), identities
+        def random(seed, most):
+            return tf.random.stateless_uniform([batch_size], seed, 0, most, tf.int64)
 
-        return tf.data.Dataset.from_generator(
-            generate,
-            output_signature=(
-                tf.TensorSpec([batch_size, PIXELS]),
-                tf.TensorSpec([batch_size], tf.int64),
-            ),
-        ).prefetch(2)
+        def draw(step):
+            identities = random([seed, 2 * step], len(self.traits))
+            pictures = random([seed, 2 * step + 1], PICTURES)
+            return self.take(identities, pictures), identities
+
+        return tf.data.Dataset.counter().map(draw).prefetch(2)
 
 
 def build_model(num_identities, num_sampled, num_shards=1):
