@@ -49,11 +49,11 @@ class ClassMatrixInput {
   }
 
   // Reads only input `embeddings`, a handle.
-  absl::Status ReadTable(tensorflow::OpKernelContext* ctx, bool accepts_bfloat16 = false) {
+  absl::Status ReadTable(tensorflow::OpKernelContext* ctx) {
     TF_RETURN_IF_ERROR(variables_.Find(ctx, "embeddings"));
     variables_.LockShared();
     embeddings_ = variables_.tensor(0);
-    return CheckEmbeddings(*embeddings_, accepts_bfloat16);
+    return CheckEmbeddings(*embeddings_, false);
   }
 
   // The rows if they are bfloat16, else null.

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.integration.graphs import tensors_of_size
 from tests.slow import slow_but
 from tf_largeout.ops import devices
 from tf_largeout.variables import bfloat16_rows, table_pieces
@@ -21,7 +22,7 @@ X = (DIRECTIONS[Y] + 0.1 * RANDOM.normal(size=(len(Y), DIM))).astype("float32")
 
 OPTIMIZERS = {
     "adam": lambda: tflo.optimizers.LazyAdam(0.03),
-    "adam_row_momentum": lambda: tflo.optimizers.LazyAdam(0.003, row_beta_1=0.9),
+    "adam_row_momentum": lambda: tflo.optimizers.LazyAdam(0.03, row_beta_1=0.9),
     "adagrad": lambda: tflo.optimizers.LazyAdagrad(0.5, initial_accumulator_value=0.0),
     "rowwise_adagrad": lambda: tflo.optimizers.RowwiseAdagrad(0.5),
     "sgd": lambda: tflo.optimizers.LazySGD(4.0),
@@ -115,6 +116,16 @@ def test_weights_are_in_bfloat16_and_slots_and_biases_in_float32():
     assert model.get_layer("output").bias.dtype == "float32"
     dtypes = {one.dtype for one in model.optimizer.variables if len(one.shape) == 2}
     assert dtypes == {"float32"}
+
+
+@pytest.mark.parametrize("num_shards", [1, 2])
+def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(num_shards):
+    num_classes = 2018
+    model = compiled(layer(num_classes, num_shards=num_shards), run_eagerly=True)
+    data = tf.constant(X[:8]), tf.constant(Y[:8])
+    model.train_on_batch(*data)
+    step = tf.function(model.train_step).get_concrete_function(data)
+    assert tensors_of_size(step, num_classes // num_shards) == []
 
 
 @pytest.mark.parametrize("optimizer", slow_but(["rowwise_adagrad"], OPTIMIZERS))
@@ -242,7 +253,7 @@ def test_large_tables_are_saved_and_loaded_in_pieces(dtype, shards, tmp_path, mo
     target = model_of(
         layer(embeddings_dtype=dtype, num_shards=shards[1], embeddings_initializer="zeros")
     )
-    monkeypatch.setattr(table_pieces, "_LARGE", 100)
+    monkeypatch.setattr(table_pieces, "_LARGE", 100)  # bytes
     monkeypatch.setattr(table_pieces, "_PIECE", 7 * DIM * 4)
     store = {}
     source.get_layer("output").save_own_variables(store)

@@ -63,6 +63,15 @@ def is_marked(variable: Any) -> bool:
     return getattr(variable, _MARK, False)
 
 
+def set_rows(weight: keras.Variable, first: int, rows: tf.Tensor) -> None:
+    """Sets rows `first`, `first + 1`, ... of a variable in place, to `rows`, `[n, ...]`.
+
+    `weight.value[first:end].assign(rows)` would read the whole variable.
+    """
+    ids = tf.range(first, first + rows.shape[0], dtype=tf.int64)
+    weight.value.scatter_update(tf.IndexedSlices(rows, ids))
+
+
 @tf.custom_gradient
 def widened(rows: tf.Tensor) -> tf.Tensor:
     """Returns bfloat16 rows in float32. Their gradient is float32, not rounded to bfloat16."""
@@ -76,4 +85,4 @@ def _initialize_in_blocks(weight: keras.Variable, initializer: Initializer, name
         end = min(first + rows, shape[0])
         part = PartInitializer(initializer, shape, first, f"{name}_initializer")
         values = part((end - first, *shape[1:]), "float32")
-        weight.value[first:end].assign(tf.cast(values, tf.bfloat16))
+        set_rows(weight, first, tf.cast(values, tf.bfloat16))

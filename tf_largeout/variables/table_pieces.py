@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.variables.bfloat16_rows import set_rows
 from tf_largeout.variables.sharded_table import ShardedTable
 
 _LARGE, _PIECE = 2**30, 2**28  # bytes of a table that is saved in pieces, and of a piece
@@ -34,7 +35,7 @@ def save(
         if isinstance(table, ShardedTable):
             rows = table.rows(np.arange(first, end))
         else:
-            rows = table.value[first:end]
+            rows = tf.gather(table.value, tf.range(first, end))  # a slice reads all rows
         store[f"{name}.rows_{first}_to_{end}_of_{shape[0]}"] = rows
 
 
@@ -82,9 +83,11 @@ class SavedTable:
             for variable, span in spans:
                 first, end = max(piece.first, span.start), min(piece.end, span.stop)
                 if first < end:
-                    part = rows[first - piece.first : end - piece.first]
-                    place = variable.value[first - span.start : end - span.start]
-                    place.assign(tf.cast(part, variable.dtype))
+                    part = tf.cast(
+                        rows[first - piece.first : end - piece.first], variable.dtype
+                    )
+                    with tf.device(variable.value.device):
+                        set_rows(variable, first - span.start, part)
 
 
 def load(store: Mapping[str, Any]) -> dict[str, Any]:
