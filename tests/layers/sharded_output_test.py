@@ -204,7 +204,7 @@ def test_each_shard_has_a_range_of_rows():
         ({"num_shards": N + 1}, f"num_shards={N + 1}, num_classes={N}"),
         (
             {"num_shards": 2, "embeddings": keras.layers.Embedding(N, 4)},
-            "table of another layer.*num_shards=2",
+            "rows of another layer.*num_shards=2",
         ),
     ],
 )
