@@ -145,7 +145,7 @@ def test_the_error_of_missing_labels_or_counts_names_them():
     with pytest.raises(ValueError, match="how many pairs.*`adapt`.*`num_pairs`"):
         built_layer(N, samplers.BigramSampler(M))
     layer = built_layer(N, samplers.BigramSampler(M, num_pairs=7))
-    with pytest.raises(ValueError, match="BigramSampler has no counts.*`adapt`"):
+    with pytest.raises(ValueError, match="BigramSampler has no class counts.*`adapt`"):
         layer.sample()
 
 

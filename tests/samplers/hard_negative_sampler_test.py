@@ -220,7 +220,7 @@ def test_configs_contain_the_tail_with_its_arguments():
 
 
 def test_the_name_unigram_as_a_tail_raises_an_error():
-    with pytest.raises(ValueError, match='"unigram" has no counts.*counts=.*`adapt'):
+    with pytest.raises(ValueError, match='"unigram" has no class counts.*counts=.*`adapt'):
         samplers.TopKSampler(12, num_hard=4, tail="unigram")
 
 
