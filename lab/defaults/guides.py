@@ -54,7 +54,7 @@ def learned(page, seed, rate=None, sampler=None):
 
     Args:
         page: key of `PAGES`.
-        seed: of weights and draws. The data of the page stay the same.
+        seed: seed of weights and draws. The data of the page stay the same.
         rate: learning rate in place of that of the page, or None.
         sampler: sampler in place of that of the page, as Python, or None.
     """

@@ -102,7 +102,7 @@ def train(task, optimizer, rate, seed=0, steps=None):
         task: key of `SHAPES`.
         optimizer: key of `OPTIMIZERS`.
         rate: learning rate.
-        seed: of weights and draws.
+        seed: seed of weights and draws.
         steps: number of training steps; that of `SHAPES` by default.
     """
     batch_size, dim, num_sampled, sampler, usual_steps = SHAPES[task]

@@ -97,7 +97,7 @@ def train(task, optimizer, kind, seed=0, steps=None):
         task: key of `SHAPES`.
         optimizer: key of `OPTIMIZERS`, for the class rows; LazyAdam trains the encoder.
         kind: one of `KINDS`.
-        seed: of weights and draws.
+        seed: seed of weights and draws.
         steps: number of training steps; that of `SHAPES` by default.
     """
     batch_size, dim, num_sampled, sampler, usual_steps = SHAPES[task]

@@ -27,9 +27,9 @@ def upkeep(name, shape, steps):
     """Processor time of steps at the learning rate of a head of `FACTORED_HEADS`, as a dict.
 
     Args:
-        name: of the head, whose rate is divided as the batch is smaller than its 1,024.
+        name: name of the head. Its rate is for batches of 1,024 and is scaled to the batch.
         shape: `factored_case.Shape`.
-        steps: how many.
+        steps: number of steps.
     """
     head = FACTORED_HEADS[name]
     rate = head.class_rate * shape.batch_size / _BATCH_OF_RATES

@@ -32,7 +32,7 @@ def main(arguments=None):
     settings = method.settings_for(options.task)
     task = shuffled_classes(tasks.load(options.task, settings.batch_size), options.seed)
     growth = Growth(task, method, settings, options)
-    runs = [growth.from_the_start(), growth.grown(), growth.anew()]
+    runs = [growth.from_the_start(), growth.grown(), growth.new_model()]
     report = {
         "machine": machine.describe(),
         "task": options.task,
@@ -55,10 +55,10 @@ class Growth:
     """The three runs.
 
     Args:
-        task: A `Task` of one label per example, whose last classes are those that come.
+        task: A `Task` of one label per example. Its last classes are added later.
         method: A `Method`.
         settings: Its `Settings`.
-        options: Of the command line.
+        options: Options of the command line.
     """
 
     def __init__(self, task, method, settings, options):
@@ -85,7 +85,7 @@ class Growth:
         title = f"grown from {self.first.num_classes:,} to {self.task.num_classes:,}"
         return {"title": title, "points": points}
 
-    def anew(self):
+    def new_model(self):
         """A new model at the time when classes are added."""
         model, points = self.method.model(self.task, self.settings), []
         self._train(model, self.task, points, added=True)

@@ -37,9 +37,9 @@ class Estimator:
     """A loss and where its negatives come from.
 
     Attributes:
-        title: what a reader sees.
-        loss: function of nothing that makes the loss.
-        sampler: function of (number, counts) that makes the sampler, or None.
+        title: name in tables and figures.
+        loss: function without arguments that creates the loss.
+        sampler: function of (number, counts) that creates the sampler, or None.
         is_likelihood: whether the loss estimates the exact one.
     """
 

@@ -16,17 +16,17 @@ class Problem:
     """Examples and a model whose likelihood is to be maximised.
 
     Attributes:
-        seed: of the data, the first weights and the order of the examples.
-        epochs: how often to go through the examples.
+        seed: seed of the data, the initial weights and the order of the examples.
+        epochs: number of passes over the examples.
         batch_size: examples per step.
-        inputs: `[n, ...]`, those to train on.
+        inputs: `[n, ...]`, the inputs to train on.
         labels: int64 `[n]`.
         looked_at: inputs whose class probabilities are compared.
         labels_looked_at: their labels.
-        label_counts: `[num_classes]`, of `labels`.
-        learning_rate: of exact maximum likelihood; others choose from a grid around it.
+        label_counts: `[num_classes]`, the counts of `labels`.
+        learning_rate: rate of exact maximum likelihood; other methods use a grid around it.
         optimizer: function of a learning rate.
-        model: function of a sampler or None, which makes the model.
+        model: function that creates the model for a sampler or None.
         true_log_probabilities: `[looked at, num_classes]` of the model that the labels were
             drawn from, or None.
     """
@@ -49,8 +49,8 @@ def toy(seed, epochs, num_classes=1000, dim=100, examples=2000, deviation=3.0):
     """Softmax regression on labels drawn from such a model (section 4 of the paper).
 
     Args:
-        seed: of the draw.
-        epochs: how often to go through the examples.
+        seed: seed of the draw.
+        epochs: number of passes over the examples.
         num_classes: number of classes.
         dim: width of the normal inputs.
         examples: number of examples, all of them looked at.
@@ -87,8 +87,8 @@ def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
     """Word vectors: a word of brown predicts another one near it (skip-gram).
 
     Args:
-        seed: of the pairs that are drawn.
-        epochs: how often to go through the pairs.
+        seed: seed of the drawn pairs.
+        epochs: number of passes over the pairs.
         dim: width of the vectors.
         examples: pairs of the training split to train on.
         looked_at: number of pairs of the test split to evaluate on.

@@ -16,14 +16,14 @@ FAULTS = [
         ("tests/ops/row_ops_test.py", "tests/ops", "tests/optimizers"),
     ),
     Fault(
-        "ids of a gradient are sorted by their lowest 11 bits only",
+        "ids of a gradient are sorted only by their lowest 11 bits",
         _CORE + "rows/row_merge.cc",
         "shift < 63 && (max_id >> shift) > 0",
         "shift < kDigitBits && (max_id >> shift) > 0",
         ("tests/ops/row_ops_test.py", "tests/ops", "tests/optimizers"),
     ),
     Fault(
-        "the gradient of a bias loses all full runs of its terms",
+        "the gradient of a bias leaves out all full blocks of its terms",
         _CORE + "rows/row_dots.cc",
         "d_biases[s] = sum + run;",
         "d_biases[s] = run;",
@@ -37,14 +37,14 @@ FAULTS = [
         ("tests/ops/class_scan_ops_test.py", *_SCANS),
     ),
     Fault(
-        "a sampled class of equal logit ranks above the label",
+        "a sampled class with the logit of the label ranks above the label",
         _CORE + "candidates/candidates.cc",
         "above += logits[i] > score;",
         "above += logits[i] >= score;",
         ("tests/ops/candidate_ops_test.py", "tests/tags/candidates_test.py", *_SCANS),
     ),
     Fault(
-        "of a label that was drawn twice only one draw is masked",
+        "only one of two draws of a label is masked",
         _CORE + "candidates/accidental_hits.cc",
         "    next_[i] = first;\n",
         "    next_[i] = kNone;\n",
@@ -58,7 +58,7 @@ FAULTS = [
         ("tests/ops/packed_classes_test.py", *_SCANS),
     ),
     Fault(
-        "a target that a row names twice counts with its last slope only",
+        "for a repeated target of an example, only the last derivative counts",
         _CORE + "factored_output/factored_output_targets.cc",
         "slopes_.back().value += slope.value;",
         "slopes_.back().value = slope.value;",
@@ -69,14 +69,14 @@ FAULTS = [
         ),
     ),
     Fault(
-        "the class across the end of a stratum is drawn too rarely",
+        "a class at the boundary between two strata is drawn too rarely",
         _CORE + "sampling/sampling.h",
         "ScaleBits(stratum.fight, distribution_.stratum() - stratum.after) < stratum.before",
         "ScaleBits(stratum.fight, distribution_.stratum()) < stratum.before",
         ("tests/samplers/static_samplers_test.py", *_SAMPLING),
     ),
     Fault(
-        "an alias slot gives away what the heavy class had left",
+        "an alias table ignores the remaining probability of the previous heavy class",
         _CORE + "sampling/alias_table.cc",
         "left += scaled(next) - kAliasTotal;",
         "left = scaled(next);",
@@ -90,7 +90,7 @@ FAULTS = [
         ("tests/ops/kernel_tree_ops_test.py", *_SAMPLING),
     ),
     Fault(
-        "a pool takes the first class of a bucket, whichever entry was drawn",
+        "a pool takes the first class of a bucket instead of the drawn entry",
         _CORE + "lsh/lsh_pool.cc",
         "bucket.ids[bucket.size - (ends[at] - entry)]",
         "bucket.ids[0 * (ends[at] - entry)]",

@@ -11,21 +11,21 @@ _ALL = (
 
 FAULTS = [
     Fault(
-        "Adam's correction of rows starts at step 0, without its offset",
+        "Adam's bias correction for rows ignores `row_step_offset`",
         _OPTIMIZERS + "lazy_adam.py",
         "tf.cast(self.beta_2, tf.float32), step + step_offset)",
         "tf.cast(self.beta_2, tf.float32), step + 0 * step_offset)",
         ("tests/optimizers/optimizers_test.py", *_ALL),
     ),
     Fault(
-        "before a dense gradient moments decay for one skipped step too many",
+        "before a dense gradient, moments decay for one skipped step too many",
         _OPTIMIZERS + "lazy_adam.py",
         "skipped = step - last_step.value - 1",
         "skipped = step - last_step.value",
         ("tests/optimizers/optimizers_test.py", *_ALL),
     ),
     Fault(
-        "between sparse gradients moments decay for one skipped step too many",
+        "between sparse gradients, moments decay for one skipped step too many",
         "custom_ops/core/optimizers/row_update_simd.cc",
         "const int64_t gap = args.step - args.last_step[row] - 1;",
         "const int64_t gap = args.step - args.last_step[row];",
@@ -39,7 +39,7 @@ FAULTS = [
         ("tests/optimizers/optimizers_test.py", *_ALL),
     ),
     Fault(
-        "a row's accumulator takes the sum of squares of a dense gradient, not the mean",
+        "the accumulator of a row adds the sum of squares of a dense gradient, not the mean",
         _OPTIMIZERS + "rowwise_adagrad.py",
         "tf.reduce_mean(gradient**2, axis=list(range(1, rank)))",
         "tf.reduce_sum(gradient**2, axis=list(range(1, rank)))",
@@ -60,7 +60,7 @@ FAULTS = [
         ("tests/optimizers/options_test.py", *_ALL),
     ),
     Fault(
-        "a replica skips a step with an infinity that the others take",
+        "only one replica skips a step with an infinite gradient",
         _OPTIMIZERS + "loss_scale.py",
         "return tf.equal(replicas.summed(failed), 0)",
         "return tf.equal(failed, 0)",

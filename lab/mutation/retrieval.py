@@ -7,21 +7,21 @@ _ALL = ("tests/retrieval", "tests/classes/filtered_top_k_test.py")
 
 FAULTS = [
     Fault(
-        "as many classes are found as are asked for, and then some are excluded",
+        "a search finds only k classes before it removes the excluded ones",
         "tf_largeout/classes/best_scores.py",
         "else k + tf.shape(exclude)[1]",
         "else k + 0 * tf.shape(exclude)[1]",
         ("tests/classes/filtered_top_k_test.py", *_ALL),
     ),
     Fault(
-        "excluded ids must come in rising order",
+        "excluded ids are found only if they are in rising order",
         "tf_largeout/classes/best_scores.py",
         "ordered = tf.sort(lowest, axis=1)",
         "ordered = tf.identity(lowest)",
         ("tests/classes/filtered_top_k_test.py", *_ALL),
     ),
     Fault(
-        "new rows without biases set those of their classes to 0",
+        "an update of rows without biases sets the biases of these classes to 0",
         _RETRIEVAL + "rows.py",
         "bias = tf.gather(biases, ids)",
         "bias = 0 * tf.gather(biases, ids)",
@@ -35,14 +35,14 @@ FAULTS = [
         ("tests/retrieval/inverted_file_index_test.py", *_ALL),
     ),
     Fault(
-        "as many lists are searched with exclusions as without",
+        "exclusions do not increase the number of searched lists",
         _RETRIEVAL + "more_lists.py",
         "        is_short |= (excluded > 0) & too_few\n",
         "",
         ("tests/retrieval/inverted_file_index_test.py", *_ALL),
     ),
     Fault(
-        "one list too few is searched for the recall that was asked for",
+        "one list too few is searched for the recall target",
         _RETRIEVAL + "list_numbers.py",
         "        return number\n    while",
         "        return max(number - 1, 1)\n    while",
@@ -56,7 +56,7 @@ FAULTS = [
         ("tests/retrieval/predict_top_k_test.py", *_ALL),
     ),
     Fault(
-        "the search of lists chooses them without their biases",
+        "a search chooses lists without their biases",
         "custom_ops/core/inverted_file/inverted_file_search.cc",
         "{file_.means, file_.mean_bias, file_.num_lists, dim_}",
         "{file_.means, nullptr, file_.num_lists, dim_}",

@@ -8,7 +8,7 @@ _ALL = ("tests/samplers", "tests/search")
 
 FAULTS = [
     Fault(
-        "a class without a count weighs as much as the rarest one that has one",
+        "a class without a count gets the weight of the rarest counted class",
         _SAMPLERS + "label_counts.py",
         "floor = min(1.0, counts[counts > 0].min())",
         "floor = counts[counts > 0].min()",
@@ -22,14 +22,14 @@ FAULTS = [
         ("tests/samplers/unigram_sampler_test.py", *_ALL),
     ),
     Fault(
-        "hits are as frequent as the probabilities, so that repeats make draws too few",
+        "draws are not increased for repeats, so too few distinct classes are drawn",
         _SAMPLERS + "bernoulli_sampler.py",
         "hits = np.minimum(-np.log(-np.expm1(log_b)), _MOST_HITS)",
         "hits = np.minimum(np.exp(log_b), _MOST_HITS)",
         ("tests/samplers/bernoulli_sampler_test.py", *_ALL),
     ),
     Fault(
-        "the back-off of a bigram forgets how many followers a class has",
+        "the smoothing of bigrams ignores the number of followers of a class",
         _SAMPLERS + "bigram_sampler.py",
         "tf.where(total > 0, distinct * scale, 1)",
         "tf.where(total > 0, scale, 1)",
@@ -43,7 +43,7 @@ FAULTS = [
         ("tests/search/rebuild_schedule_test.py", *_ALL),
     ),
     Fault(
-        "a search waits until more than half of the watched labels are known",
+        "a search waits until more than half of the watched labels have returned",
         _SAMPLERS + "search_start.py",
         "2 * tf.math.count_nonzero(often) >= _WATCHED",
         "2 * tf.math.count_nonzero(often) > _WATCHED",
@@ -57,7 +57,7 @@ FAULTS = [
         ("tests/samplers/lsh_sampler_test.py", *_ALL),
     ),
     Fault(
-        "log q of a draw from one of several trees leaves out the tree's share",
+        "log q of a draw from one of several trees leaves out the probability of the tree",
         _SEARCH + "tree_draws.py",
         "log_q.append(found[1] + tf.gather(log_share, own_queries))",
         "log_q.append(found[1] + 0 * tf.gather(log_share, own_queries))",

@@ -7,28 +7,28 @@ _ALL = ("tests/serving",)
 
 FAULTS = [
     Fault(
-        "ids of later blocks count from 0",
+        "the ids of each block start at 0",
         _SERVING + "class_scores.py",
         "return scores, tf.cast(places, tf.int64) + first",
         "return scores, tf.cast(places, tf.int64)",
         ("tests/serving/class_scores_test.py", *_ALL),
     ),
     Fault(
-        "rows whose features are not finite are answered as rows of zeros",
+        "examples with features that are not finite get the result of features of 0",
         _SERVING + "endpoints.py",
         "scores = tf.where(finite, scores, NOTHING)",
         "scores = tf.where(finite | True, scores, NOTHING)",
         ("tests/serving/export_test.py", *_ALL),
     ),
     Fault(
-        "positions of sequences get the exclusions of other sequences",
+        "positions of a sequence get the exclusions of other sequences",
         _SERVING + "endpoints.py",
         "tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)",
         "tf.tile(exclude, [tf.reduce_prod(shape[1:]), 1])",
         ("tests/serving/export_test.py", *_ALL),
     ),
     Fault(
-        "removed classes are found where all are scored",
+        "removed classes are found if all classes are scored",
         _SERVING + "list_scores.py",
         "    if is_listed.all():\n",
         "    if is_listed.any():\n",
@@ -42,7 +42,7 @@ FAULTS = [
         ("tests/serving/list_scores_test.py", *_ALL),
     ),
     Fault(
-        "a model whose weights hold infinity is exported",
+        "a model with infinite weights is exported",
         _SERVING + "weight_ranges.py",
         "if not bool(tf.reduce_all(tf.math.is_finite(part))):",
         "if bool(tf.reduce_any(tf.math.is_nan(part))):",

@@ -137,8 +137,8 @@ def load(
 
     Args:
         name: Key of `PROBLEMS` or of `tasks.TASKS`.
-        batch_size: Of the training batches.
-        seed: Of their order. Only for the tasks of the benchmarks.
+        batch_size: Size of the training batches.
+        seed: Seed of their order. Only for the tasks of the benchmarks.
         on_validation: See `tasks.load`. Only for the tasks of the benchmarks.
         folder: Where the arrays of a problem are kept.
     """

@@ -97,7 +97,7 @@ class Run:
         return (time.process_time() - before) / max(1, self.step - began)
 
     def reseed(self, seed):
-        """Begins again, with other initial rows, draws and order of the examples."""
+        """Starts a new run, with other initial rows, draws and order of the examples."""
         self.restore(self._first)
         self.seed, self._order = seed, {}
         for weight in self.model.trainable_variables:
@@ -184,9 +184,9 @@ class Measurement:
 
     Args:
         run: A `Run`.
-        seed: Of the initial rows, the draws and the order.
+        seed: Seed of the initial rows, the draws and the order.
         units: Lengths of the runs, in steps without a search.
-        options: Those of the command line.
+        options: Options of the command line.
     """
 
     def __init__(self, run, seed, units, options):

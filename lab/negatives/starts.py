@@ -51,8 +51,8 @@ def train(problem, start, seconds, seed, sample, on_validation):
     Args:
         problem: key of `TASKS`, or a text that `language_model_case` knows.
         start: number of the step, `rule` or `never`.
-        seconds: of computation, on all cores.
-        seed: of weights, draws and order.
+        seconds: CPU seconds of training, on all cores.
+        seed: seed of weights, draws and order.
         sample: examples, or windows of a text, to test on.
         on_validation: test on examples cut from the training split.
     """

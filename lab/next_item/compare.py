@@ -123,7 +123,7 @@ def _parser():
     add("--seeds", nargs="+", type=int, default=[0, 1, 2])
     add("--seconds", type=float, default=30, help="CPU seconds of training")
     add("--fractions", type=float, nargs="+", default=[0.25, 0.5, 0.75, 1], help="evaluations")
-    add("--learning-rate", type=float, default=3e-3, help="of our model and of its twin")
+    add("--learning-rate", type=float, default=3e-3, help="of our model, also in PyTorch")
     add("--dropout", type=float, default=0.2)
     add("--evaluated", type=int, default=10_000, help="most users to evaluate")
     add("--pieces", type=int, default=200_000, help="most pieces of a text")

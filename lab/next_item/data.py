@@ -11,8 +11,8 @@ def write(path, name, num_evaluated, num_pieces):
     Args:
         path: File to write.
         name: `ml_100k`, `linux_tokens` or `gcide`.
-        num_evaluated: Most users to evaluate.
-        num_pieces: Most pieces of a text. Each piece is a user.
+        num_evaluated: Maximum number of users to evaluate.
+        num_pieces: Maximum number of pieces of a text. Each piece is a user.
     """
     if name == "ml_100k":
         data, length = tflo.datasets.ml_100k(k_core=5), 50

@@ -1,4 +1,4 @@
-"""Trains our example's model, or the recipe of keras-rs, until a `Watch` stops it."""
+"""Trains our example's model, or keras-rs's recipe, until a `Watch` stops it."""
 
 import importlib.util
 import pathlib
@@ -83,7 +83,7 @@ def _fit(model, batches, callback):
 
 
 def keras_rs(watch, dropout):
-    """Trains as the example `sas_rec` of keras-rs: BCE with one negative, drawn beforehand.
+    """Trains as keras-rs's example `sas_rec`: BCE with one negative, drawn beforehand.
 
     Keras's Adam updates all rows. Its L2 penalty of the table is left out, because the
     example's `compute_loss` does not add it.

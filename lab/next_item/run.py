@@ -22,7 +22,7 @@ def main(arguments=None):
     parser.add_argument("--seconds", type=float, required=True, help="CPU seconds of training")
     parser.add_argument("--fractions", type=float, nargs="+", required=True)
     parser.add_argument(
-        "--learning-rate", type=float, required=True, help="ours and the twin's"
+        "--learning-rate", type=float, required=True, help="of our model, also in PyTorch"
     )
     parser.add_argument("--dropout", type=float, required=True)
     parser.add_argument("--seed", type=int, required=True)
@@ -56,7 +56,7 @@ def _train(options, watch):
         torch.set_num_threads(1)
         torch.set_num_interop_threads(1)
         if options.method in torch_runs.TWINS:
-            return torch_runs.twin(options.method, watch, rate, dropout)
+            return torch_runs.our_model(options.method, watch, rate, dropout)
         return torch_runs.rectools(options.method, watch, options.seed)
     import keras
     import tensorflow as tf

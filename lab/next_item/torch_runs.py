@@ -1,4 +1,4 @@
-"""Trains a PyTorch twin of our model, or RecTools' SASRecModel, until a `Watch` stops it."""
+"""Trains our model in PyTorch, or RecTools' SASRecModel, until a `Watch` stops it."""
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class Block(nn.Module):
         return h + self.dropout(self.out(x))
 
 
-class Twin(nn.Module):
+class TorchModel(nn.Module):
     """Our example's model, with a table whose gradients are sparse."""
 
     def __init__(self, num_classes, length, dropout, sparse):
@@ -62,12 +62,12 @@ class Twin(nn.Module):
         return self.norm(h)
 
 
-def twin(method, watch, learning_rate, dropout):
-    """Trains the twin, with the exact loss, or with negatives drawn or from the batch."""
+def our_model(method, watch, learning_rate, dropout):
+    """Trains our model in PyTorch: exact loss, sampled negatives or in-batch negatives."""
     data = watch.data
     counts = torch.tensor(data["counts"]).clamp(min=1).double()
     log_share = (counts / counts.sum()).log().float()
-    model = Twin(len(counts), data["x"].shape[1], dropout, method != "torch_exact")
+    model = TorchModel(len(counts), data["x"].shape[1], dropout, method != "torch_exact")
     others = [weight for name, weight in model.named_parameters() if name != "table"]
     adam = {"lr": learning_rate, "betas": (0.9, 0.999)}
     if method == "torch_exact":

@@ -50,12 +50,12 @@ def train(task_name, method, epochs, seed, overrides, sample, on_validation, num
     Args:
         task_name: key of `TASKS`.
         method: key of `METHODS`.
-        epochs: of training of each; a part of one is a number of steps.
-        seed: of weights, draws and order; the models have seeds of their own, from it.
-        overrides: settings other than the method's own.
+        epochs: number of epochs per model; may be a fraction.
+        seed: seed of weights, draws and order; each model derives its own seed from it.
+        overrides: settings that replace those of the method.
         sample: examples to test on; None for all.
         on_validation: test on examples cut from the training split.
-        num_models: how many are trained and joined.
+        num_models: number of models that are trained and joined.
     """
     settings = METHODS[method].settings_for(task_name, **overrides)
     models, found = [], {"steps": 0, "seconds": 0.0, "cpu_seconds": 0.0}

@@ -14,8 +14,8 @@ class FactoredHead:
     """A loss of the spherical family, and the settings of a `FactoredOutput` for it.
 
     Attributes:
-        title: what a reader sees.
-        loss: function of nothing that makes the loss.
+        title: name in tables and figures.
+        loss: function without arguments that creates the loss.
         class_rate: default learning rate of the layer, for batches of 1,024.
         absolute: whether the classes are ranked by `|logit|`.
         has_probabilities: whether the loss is the cross entropy of a distribution.

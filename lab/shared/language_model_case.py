@@ -20,32 +20,32 @@ _VALIDATION_FRACTION = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What a run trains; all of it names the file of the run.
+    """The settings of a run, which together name its file.
 
     Attributes:
-        dataset: a text of `datasets.load`.
-        vocabulary: its classes; None for the data set's own number.
+        dataset: name of a text for `datasets.load`.
+        vocabulary: number of classes; None for the default of the data set.
         sampler: key of `SAMPLERS`, or one of `WITHOUT_NEGATIVES`: `FULL` for the exact
             softmax, or key of `FACTORED_HEADS`.
         num_sampled: negatives; None without.
         tail: key of `SAMPLERS` for the shared negatives of a sampler that searches; None for
             its own.
-        start_step: of its search; None for its own rule. Only with `tail`.
-        seed: of weights, draws and order.
-        epochs: of training, if `seconds` is None; a part of one is a number of steps.
-        seconds: of training.
-        learning_rate: at the start; it falls to zero in a line.
-        class_rate: the same of a `FactoredOutput`, which steps at a rate of its own.
+        start_step: first step of its search; None for its own rule. Only with `tail`.
+        seed: seed of the weights, the draws and the order.
+        epochs: number of epochs, if `seconds` is None; may be a fraction.
+        seconds: seconds of training, or None.
+        learning_rate: initial rate; it falls linearly to zero.
+        class_rate: initial rate of a `FactoredOutput`, which has its own rate.
         optimizer: key of `OPTIMIZERS`.
-        width: of the embeddings and the LSTM.
+        width: width of the embeddings and of the LSTM.
         dropout: dropout rate of the LSTM's outputs.
         batch_size: windows per step.
         length: words of a window.
         tied: whether input and output share a table.
-        absolute: whether the words' probabilities are the softmax of `|logit|`, the quadratic
-            kernel's partner.
-        sample: windows of a split that its figures are of; None for all.
-        compute_dtype: of the exact softmax's products in training.
+        absolute: whether the words' probabilities are the softmax of `|logit|`, as suits the
+            quadratic kernel.
+        sample: number of windows of a split to evaluate on; None for all.
+        compute_dtype: dtype of the products of the exact softmax in training.
     """
 
     dataset: str = "brown"

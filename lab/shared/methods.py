@@ -79,10 +79,10 @@ METHODS = {
     "kernel_tree": _sampled("tf_largeout, kernel tree", "kernel_tree"),
     "kernel_tree_32": _sampled("tf_largeout, kernel tree of width 32", "kernel_tree_32"),
     "kernel_tree_pool": _sampled(
-        "tf_largeout, kernel tree, one pool a batch", "kernel_tree_pool"
+        "tf_largeout, kernel tree, one pool per batch", "kernel_tree_pool"
     ),
     "kernel_tree_pool_32": _sampled(
-        "tf_largeout, kernel tree of width 32, one pool a batch", "kernel_tree_pool_32"
+        "tf_largeout, kernel tree of width 32, one pool per batch", "kernel_tree_pool_32"
     ),
     "kernel_tree_head": _sampled(
         "tf_largeout, 16 of the kernel tree, corrected tail", "kernel_tree_head", num_hard=16
