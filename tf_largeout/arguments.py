@@ -115,7 +115,7 @@ def seed_or_none(name: str, value: Any) -> int | None:
     """Returns an argument as an int of 64 bits, or None.
 
     Raises:
-        ValueError: If `value` is neither.
+        ValueError: If `value` is neither such an integer nor None.
     """
     if value is None:
         return None
@@ -158,7 +158,7 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     """Returns an argument that must be one of `choices`.
 
     Raises:
-        ValueError: If `value` is none of them.
+        ValueError: If `value` is not one of `choices`.
     """
     if value in choices:
         return value

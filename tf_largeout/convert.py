@@ -99,10 +99,10 @@ class _Converted:
 def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
     """Replaces the head of a keras-hub causal language model by a `LargeOutput`.
 
-    keras-hub's head computes the logits of all tokens of the vocabulary at all positions:
-    4 GB for a batch of 4,096 tokens and a vocabulary of 256,000, and as much again for their
-    gradient. A `LargeOutput` computes the loss exactly in blocks of the vocabulary, or on a
-    sample of it, and never stores these logits.
+    keras-hub's head computes the logits of all tokens of the vocabulary at all positions. For a
+    batch of 4,096 tokens and a vocabulary of 256,000, they take 4 GB, and their gradient takes
+    as much again. A `LargeOutput` computes the loss exactly in blocks of the vocabulary, or on
+    a sample of it, and never stores these logits.
 
     ```python
     model = keras_hub.models.CausalLM.from_preset("gpt2_base_en")
@@ -112,12 +112,12 @@ def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
     model.generate("Keras is a", max_length=64)
     ```
 
-    The new model has the class of `model` as its base, and the same backbone, preprocessor and
-    methods. It shares all weights with `model`, which stays as it is. If the table of tokens
-    is also the head (`tie_weights=True`), training either model trains both. An untied head is
-    stored transposed, so the new model has a copy of it, `[vocabulary, dim]`. `generate` and
-    `restore` copy the trained rows back. Until `restore`, the optimizer does not train the
-    head of `model`.
+    The class of the new model is a subclass of that of `model`. It has the same backbone,
+    preprocessor and methods. It shares all weights with `model`, which does not change. If the
+    table of tokens is also the head (`tie_weights=True`), training either model trains both. An
+    untied head is stored transposed, so the new model has a copy of it, `[vocabulary, dim]`.
+    `generate` and `restore` copy the trained rows back. Until `restore`, the optimizer does not
+    train the head of `model`.
 
     A model file (`save`, `load_model`) restores the converted model, with the arguments of
     `compile` and the state of the optimizer. Import `keras_hub` and `tf_largeout` before you
@@ -129,9 +129,9 @@ def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
             Gemma, GPT-2, Llama, Mistral, OPT and Qwen.
         **large_output_arguments: Arguments of `LargeOutput`, such as `sampler`. By default
             there is no sampler, so `SoftmaxLoss` trains the model exactly. `use_bias` defaults
-            to False, and `logit_soft_cap` to that of `model`, as other values would change the
-            model's logits. The classes are
-            the rows of the table, also those that pad the vocabulary.
+            to False, and `logit_soft_cap` to that of `model`, because other values would change
+            the model's logits. The classes are the rows of the table, including rows that pad
+            the vocabulary.
 
     Returns:
         A model with the logits of `model`, not compiled.

@@ -43,9 +43,9 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
         models themselves, and copies of their class rows and biases.
 
     Raises:
-        ValueError: If there are fewer than two models, a model does not end in a `LargeOutput`
-            or does not rank by the logit, or the models differ in inputs or in the number of
-            classes.
+        ValueError: If `models` has fewer than two models, if a model does not end in a
+            `LargeOutput` or does not rank by the logit, or if the models differ in inputs or
+            number of classes.
     """
     models = list(models)
     if len(models) < 2:

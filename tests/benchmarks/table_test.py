@@ -81,14 +81,14 @@ def test_logs_of_one_method_are_distinguished_by_folder(folder):
     assert len(titles) == len(set(titles)) == 4
     assert titles[-1] == "tf_largeout, uniform negatives (other)"
     logs = table.read_logs([folder, folder / "other"])
-    with pytest.raises(ValueError, match=r"it is that of 2 among"):
+    with pytest.raises(ValueError, match=r"which matches 2 of the logs"):
         table.comparison(logs, "uniform")
     assert table.comparison(logs, titles[-1])[-2]["seconds_to_50"] == 5.0
 
 
 def test_logs_that_cannot_be_compared_are_rejected(folder, capsys):
     with pytest.raises(
-        ValueError, match=r"'ours' must be method or title of one log; it is .* 0"
+        ValueError, match=r"exactly one log. Received: 'ours', which matches 0 of the logs"
     ):
         table.comparison(table.read_logs([folder]), "ours")
     (folder / "frequency.json").write_text(

@@ -259,7 +259,7 @@ def test_tables_that_cannot_be_resized_raise_an_error():
 def test_weights_per_class_after_the_output_layer_raise_an_error():
     last = keras.layers.Rescaling(1.0), keras.layers.BatchNormalization()
     model = keras.Sequential([keras.Input([DIM]), LargeOutput(N), *last])
-    with pytest.raises(ValueError, match="gamma.*43.*50.*Only those of the class output"):
+    with pytest.raises(ValueError, match="gamma.*43.*50.*Only variables of the class output"):
         tflo.resize_classes(model, GROWN)
 
 

@@ -78,7 +78,7 @@ def test_only_the_most_frequent_pairs_are_kept():
 
 
 def test_labels_without_a_pair_raise_an_error():
-    with pytest.raises(ValueError, match=r"none follows another. Pass sequences"):
+    with pytest.raises(ValueError, match=r"no consecutive labels. Pass sequences"):
         adapted(np.array([[3], [3], [1]]))
 
 

@@ -60,7 +60,7 @@ def main(arguments=None):
 
 
 def whole_executions(examples, settings):
-    """Number of steps for at least `examples` examples: whole executions, two or more.
+    """Returns the steps for at least `examples` examples, in two or more executions.
 
     The first execution traces the graph and is not timed.
     """
@@ -75,7 +75,7 @@ def _print_plan(data, steps, settings):
         f"{data.num_train:,} names of {data.num_classes:,} places to train on. Four methods "
         "train the same encoder, one after the other:",
         f"  1. {first}: {steps * settings.batch_size:,} examples",
-        *(f"  {k}. {title}: as many seconds as 1 took" for k, title in enumerate(others, 2)),
+        *(f"  {k}. {title}: the same number of seconds" for k, title in enumerate(others, 2)),
         "Measuring this machine for some seconds ...",
         sep="\n",
         flush=True,
@@ -141,7 +141,7 @@ def _run(out, method, seconds, every, **options):
 
 
 def at_equal_examples(logs):
-    """Lines that compare each stock method with ours after the same number of examples.
+    """Returns lines that compare each stock method with ours after equal examples.
 
     P@1 of our method is interpolated linearly between two evaluations. Stock methods that
     trained on fewer examples than our method before its first evaluation are left out.
@@ -162,7 +162,7 @@ def at_equal_examples(logs):
 def answer(model, data, names):
     """Prints the five best places for each name, with their logits.
 
-    If a name is in the test split, on which no method was trained, its right place is marked.
+    The right place is marked for names of the test split, on which no method was trained.
     """
     *encoder, output = model.layers
     features = keras.Sequential(encoder)(place_names.encode(names))

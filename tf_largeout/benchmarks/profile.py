@@ -1,10 +1,11 @@
 """`python -m tf_largeout.benchmarks profile`: time of the parts of a training step.
 
-Measures longer and longer parts of the step on real batches: first the encoder; then also the
-output layer and the loss; then also the gradients; then also the optimizer, which is the whole
-train step; and finally a step inside `fit`. The time of a part is the difference to the
-previous measurement. Searches run from the first step on. The last lines are the limits of the
-machine for the matrix products and for the bytes of the rows that the step reads and writes.
+Measures longer and longer parts of the step on real batches. It starts with the encoder alone
+and adds, one after the other, the output layer with the loss, the gradients, and the optimizer.
+These are the whole train step. Finally it measures a step inside `fit`. The time of a part is
+the difference to the previous measurement. Searches run from the first step on. The last lines
+are the limits of the machine for the matrix products and for the bytes of the rows that the
+step reads and writes.
 """
 
 import time

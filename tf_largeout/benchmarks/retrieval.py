@@ -58,9 +58,10 @@ def measure(method, weights, k, batches, queries, seconds):
 
     Args:
         method: key of `METHODS`.
-        weights: path of an `.npz` with `W [num_classes, dim]`, `b [num_classes]` and queries
-            `H [n, dim]`, of which a random half is searched, and the other half may be used to
-            choose settings; and optionally their labels `y`, `[n]` or `[n, m]` padded with -1.
+        weights: path of an `.npz` with `W [num_classes, dim]`, `b [num_classes]`, queries
+            `H [n, dim]` and optionally their labels `y`, `[n]` or `[n, m]` padded with -1. A
+            random half of the queries is searched. The other half may be used to choose
+            settings.
         k: how many classes to find, as a list.
         batches: batch sizes, as a list.
         queries: the number of queries from which the recall is computed.

@@ -1,10 +1,10 @@
 """`python -m tf_largeout.benchmarks search`: recall of the exact top k against time.
 
-Measures which share of the k highest logits of a query the samplers' searches find, and the
-time per batch: one line per setting. Weights and queries are those of a trained model (an
-`.npz` file with `W [num_classes, dim]`, `b [num_classes]` and queries `H [num_queries, dim]`).
-Without a file they are random clusters, which show how the time grows, but not the recall for
-real weights. The time is that of the search alone, without building its structure.
+Measures what share of the k highest logits the searches of the samplers find, and the time per
+batch: one line per setting. Weights and queries are those of a trained model (an `.npz` file
+with `W [num_classes, dim]`, `b [num_classes]` and queries `H [num_queries, dim]`). Without a
+file, weights and queries are random clusters. These show how the time grows, but not the recall
+for real weights. The time is that of the search alone, without building its structure.
 """
 
 import time
@@ -70,7 +70,7 @@ def main(arguments=None):
 
 
 def measure(sampler, weights, bias, batches, exact):
-    """Recall, milliseconds a batch, seconds of a rebuild and MiB of state, as a dict.
+    """Recall, milliseconds per batch, seconds of a rebuild and MiB of state, as a dict.
 
     Args:
         sampler: A `HardNegativeSampler` that searches for k classes.

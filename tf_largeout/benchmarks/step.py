@@ -4,15 +4,15 @@ Measures milliseconds per step and peak memory by number of classes, width, batc
 of negatives and optimizer. Each configuration runs in its own process, inside plain `fit`. The
 figures are medians over steps after a warm-up. Lines without an optimizer measure only the
 forward and the backward pass. `limit` is the least possible time on the machine if a batch
-shares its negatives: that of the matrix products at the measured rate, plus that of the bytes
-at the measured bandwidth. With `--device gpu`, everything runs on the first GPU, and memory is
-that of its tensors.
+shares its negatives: the time of the matrix products at the measured rate, plus the time to
+move the bytes at the measured bandwidth. With `--device gpu`, everything runs on the first GPU,
+and memory is that of its tensors.
 
 On a busy machine, let the variants of a shape take turns (`--turns 10`: ten steps each). Then
-each line also tells how many times as long as the first variant it took, wall and CPU time.
+each line also shows its wall and CPU time, divided by those of the first variant.
 
 PyTorch's lines need the extra `rivals` (`pip install 'tf_largeout[rivals]'`). Their loop is
-written by hand, with batches in memory; our lines have that of Keras's `fit`.
+written by hand, with batches in memory; ours is Keras's `fit`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ OTHER_VARIANTS = {
     "TopK softmax": ("top_k", "lazy_adam"),
     "LSH embedding": ("lsh_embedding", "lazy_adam"),
     "LSH label": ("lsh_label", "lazy_adam"),
-    "LSH, one pool a batch": ("lsh_pool", "lazy_adam"),
+    "LSH, one pool per batch": ("lsh_pool", "lazy_adam"),
     "WTA softmax": ("wta", "lazy_adam"),
     "own hard, LSH": ("lsh_head", "lazy_adam"),
     "own hard, inverted file": ("inverted_file", "lazy_adam"),

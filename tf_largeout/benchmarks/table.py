@@ -1,9 +1,9 @@
 """`python -m tf_largeout.benchmarks table`: compares finished runs of one task.
 
-Reads the logs that `race` wrote to `--out` and compares the figures at the last point, the best
-P@1, the time per epoch, the training time to a half and to nine tenths of the last P@1 of a
-reference, and peak memory. Times are of training alone. `--columns costs` shows the costs of
-training and answers instead.
+Reads the logs that `race` wrote to `--out`. Compares the figures at the last point, the best
+P@1, the time per epoch and peak memory. With a reference, also compares the training time to a
+half and to nine tenths of its last P@1. Times are of training alone. `--columns costs` shows
+the costs of training and answers instead.
 """
 
 import json
@@ -74,7 +74,7 @@ def read_logs(paths):
     If several folders have a log of one method, the folder's name is added to the title.
 
     Raises:
-        ValueError: If there is no log at a path, or the logs are of several tasks.
+        ValueError: If a path contains no log, or the logs are of several tasks.
     """
     logs = []
     for path in map(pathlib.Path, paths):
@@ -100,7 +100,7 @@ def comparison(logs, reference=None):
     The keys are the names of the columns. An unknown value is None.
 
     Raises:
-        ValueError: If there is a `reference`, and not exactly one log has that method or title.
+        ValueError: If `reference` is given and does not match exactly one log.
     """
     aims = _aims(logs, reference) if reference else dict.fromkeys(_SHARES)
     # logs of earlier versions do not contain it; all are of one task
@@ -114,8 +114,9 @@ def _aims(logs, reference):
     references = [log for log in logs if reference in (log["method"], log["title"])]
     if len(references) != 1:
         raise ValueError(
-            f"The reference {reference!r} must be method or title of one log; it is that of "
-            f"{len(references)} among: {', '.join(log['method'] for log in logs)}; "
+            "The reference must be the method or title of exactly one log. Received: "
+            f"{reference!r}, which matches {len(references)} of the logs. Their methods are "
+            f"{', '.join(log['method'] for log in logs)}. Their titles are "
             f"{'; '.join(log['title'] for log in logs)}."
         )
     return {name: share * references[0]["points"][-1]["p1"] for name, share in _SHARES.items()}

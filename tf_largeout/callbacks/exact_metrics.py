@@ -38,7 +38,7 @@ class ExactMetrics(keras.callbacks.Callback):
         sample_weight: Weights of the examples, if `x` contains arrays; or None.
         num_examples: Number of examples to evaluate, drawn once at random, if `x` contains
             arrays. None uses all. Defaults to 1,000, whose P@1 has a standard error of at most
-            1.6 points. Of a dataset, all examples are evaluated.
+            1.6 points. All examples of a dataset are evaluated.
         every: Number of training steps between evaluations. None, the default, evaluates at the
             end of each epoch. With a number, the logs of an epoch contain the last results.
         batch_size: As in `model.evaluate`.

@@ -11,7 +11,7 @@ from tf_largeout.types import TensorLike
 class ClassChange:
     """New ids for the classes of a layer, when classes are removed and added.
 
-    Class i below `len(kept)` is the class that was `kept[i]`; the others are new.
+    New class i is old class `kept[i]` if i is below `len(kept)`. The other classes are new.
 
     Args:
         num_before: Number of classes before.
@@ -100,10 +100,10 @@ class ClassChange:
             raise ValueError(
                 f"Variable '{before.path}' has the shape {tuple(before.shape)} in a model of "
                 f"{self.num_before} classes, and {tuple(after.shape)} in one of "
-                f"{self.num_classes}. Only those of the class output layer, of its sampler "
-                "and of a tied table, and their optimizer slots, can be resized. Remove other "
-                "variables that depend on the number of classes from the model, or build the "
-                "new model yourself."
+                f"{self.num_classes}. Only variables of the class output layer, of "
+                "its sampler and of a tied table can be resized, with their optimizer slots. "
+                "Remove other variables that depend on the number of classes from the model, "
+                "or build the new model yourself."
             )
         after.assign(before)
 

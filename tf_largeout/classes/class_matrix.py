@@ -20,9 +20,9 @@ class ClassMatrix(ClassScorer):
     The variables belong to the output layer, or to the embedding layer whose table it shares.
 
     Rows in bfloat16 (`bfloat16_rows`) are read in float32, and their gradients are float32.
-    Passes over all classes convert them in blocks. If such a pass has gradients, it converts
-    all of them, because the gradient is as large. Of the search structures, only the inverted
-    file supports them.
+    Passes over all classes convert the rows in blocks. A pass with gradients converts all rows
+    at once, because the gradient takes as much memory. The inverted file is the only search
+    structure that supports such rows.
 
     Args:
         embeddings: Keras variable `[num_classes, dim]`, one row per class.

@@ -167,7 +167,7 @@ class ClassScorer:
                 shards use this.
 
         Raises:
-            ValueError: If the classes are not scored in this `compute_dtype`.
+            ValueError: If the classes do not support this `compute_dtype`.
         """
         self._require_float32(compute_dtype)
         fold = functools.partial(self.fold_logits, features, width=tf.shape(labels)[1])
@@ -176,7 +176,7 @@ class ClassScorer:
         return ClassStatistics(*found, ranks)
 
     def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the scores by which `statistics` ranks classes, with the same bits.
+        """Returns the scores by which `statistics` ranks classes, bit-identical to those.
 
         Args:
             features: Float `[B, dim]`.

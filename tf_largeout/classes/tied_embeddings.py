@@ -104,7 +104,7 @@ class TiedEmbeddings:
         return False
 
     def check_shared(self, embeddings: keras.Variable) -> None:
-        """Raises a ValueError if the layer has another table by now, e.g. a quantized one."""
+        """Raises a ValueError if the layer has replaced its table, e.g. by a quantized one."""
         if self.layer is not None and self.layer.embeddings is not embeddings:
             raise ValueError(self._not_one_variable(self.layer.embeddings))
 

@@ -20,9 +20,9 @@ _COMPUTED_AT_ONCE = 4096
 class TowerMatrix(ClassScorer):
     """Classes with the logits `o_c = <f(x_c), h> + b_c`, where f is a model of features x_c.
 
-    Steps that train compute the rows of the classes that they read, with gradients. Passes over
-    all classes without gradients read a copy of all rows. They first compute it again if a
-    weight of the model has changed since.
+    A training step computes only the rows of the classes that it reads, with gradients. Passes
+    over all classes without gradients read a copy of all rows. If a weight of the model has
+    changed, they first compute this copy again.
 
     Args:
         compute: Returns the rows, float32 `[n, dim]`, of ids, int64 `[n]`, with gradients.

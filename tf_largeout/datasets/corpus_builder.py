@@ -43,7 +43,7 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
 
     @abc.abstractmethod
     def _features(self) -> dict[str, Any]:
-        """Returns the features of an example, besides `text`."""
+        """Returns the features of an example, except `text`."""
 
     def _other_info(self) -> dict[str, Any]:
         """Returns other arguments of `tfds.core.DatasetInfo`."""

@@ -61,10 +61,10 @@ def load(
         ImportError: If a package of the extra `examples` is not installed.
         SourceFileError: If the source is damaged, or is missing and cannot be downloaded. The
             message says how to get it. This is a subclass of `ValueError`.
-        ValueError: If an argument is invalid: an unknown `name` or variant, `"xmc"` without the
-            name of one folder, a `data_dir` that is not a local path, a number out of range,
-            `vocabulary_size` or `sequence_length` for a dataset that is not a text, or a
-            `validation_fraction` that leaves `train` or `validation` empty.
+        ValueError: If `name` or its variant is unknown, `"xmc"` comes without the name of one
+            folder, `data_dir` is not a local path, or a number is out of range. Also if
+            `vocabulary_size` or `sequence_length` is given for a dataset that is not a text, or
+            if `validation_fraction` leaves `train` or `validation` empty.
     """
     if not isinstance(name, str) or name.partition("/")[0] not in _NAMES:
         raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")

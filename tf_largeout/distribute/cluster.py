@@ -42,7 +42,7 @@ def device(number: int, job: str = JOB) -> str:
 
 
 def device_of(shard: int) -> str | None:
-    """The device of a shard, on server `shard` modulo the count; None for this process."""
+    """The device of a shard: server `shard % num_servers`; None for this process."""
     return device(shard % len(_addresses)) if _addresses else None
 
 

@@ -49,11 +49,11 @@ def fit(
     time; this is an argument of `compile`. A larger number reduces the communication.
 
     `loss` is the mean over all steps of the epoch. The metrics of `compile` are those of all
-    examples of these steps. This requires metrics that are computed from sums over examples, as
-    those of Keras and tf_largeout are. The metrics of `validation_data`, `val_...`, are
-    computed by `model.evaluate` in this process. The methods `on_train_begin`, `on_train_end`
-    and `on_epoch_...` of callbacks are called, so `Backup`, `ModelCheckpoint` and
-    `EarlyStopping` work. The methods `on_train_batch_...` are not called.
+    examples of these steps. This requires metrics that are computed from sums over examples,
+    such as the metrics of Keras and tf_largeout. The metrics of `validation_data`, `val_...`,
+    are computed by `model.evaluate` in this process. The methods `on_train_begin`,
+    `on_train_end` and `on_epoch_...` of callbacks are called, so `Backup`, `ModelCheckpoint`
+    and `EarlyStopping` work. The methods `on_train_batch_...` are not called.
 
     Args:
         model: A compiled model that was built after `connect`.

@@ -95,10 +95,10 @@ class FactoredOutput(ClassOutput):
     are the same, up to rounding.
 
     Raises:
-        ValueError: If an argument is out of range; in training with gradient accumulation,
-            `jit_compile=True` or several replicas, which the exact update does not support; in
-            training with a loss of another family; or if two calls of the layer are trained in
-            one step. The weights stay unchanged.
+        ValueError: If an argument is out of range. In training, if the loss is of another
+            family, if two calls of the layer are trained in one step, or with gradient
+            accumulation, `jit_compile=True` or several replicas, which the exact update does
+            not support. The weights stay unchanged.
         tf.errors.InvalidArgumentError: If a step would make `U` singular or a weight not
             finite. The weights stay unchanged. The same error is raised if an eager loop trains
             the layer with two `tf.function`s in one step. It is then raised by the second call,
@@ -220,7 +220,7 @@ class FactoredOutput(ClassOutput):
         return self._update.spheres(self._as_weights(features), labels)
 
     def learning_batch(self, features: tf.Tensor) -> LearningBatch:
-        """Returns the same values for training: the backward pass then updates the weights.
+        """Returns the values of `spheres` for training: the backward pass updates the weights.
 
         Args:
             features: As in `spheres`.

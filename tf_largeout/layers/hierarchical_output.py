@@ -31,8 +31,8 @@ class HierarchicalOutput(ClassOutput):
     cluster. The probabilities sum to 1 exactly. With `HierarchicalSoftmaxLoss`, a training step
     scores the clusters, and the classes in the clusters of the labels. This takes O(batch
     sqrt(num_classes) dim) time. No classes are sampled, and the loss is exact. The disadvantage
-    is that only the scores of the clusters distinguish two clusters. So similar classes should
-    be in the same cluster.
+    is that a single score determines the total probability of all classes of a cluster. So
+    similar classes should be in the same cluster.
 
     The layer returns log-probabilities. `predict` returns them, Keras's losses and metrics use
     them as logits, and `top_k`, `evaluate` and our metrics rank all classes by them, exactly.
@@ -78,8 +78,8 @@ class HierarchicalOutput(ClassOutput):
         cluster_of_class: int64 Keras variable `[num_classes]`.
 
     Raises:
-        ValueError: If an argument is not valid, there is an `activity_regularizer`, or the
-            input has fewer than two dimensions or an unknown last one.
+        ValueError: If an argument is not valid, `activity_regularizer` is given, or the input
+            has fewer than two dimensions or an unknown last dimension.
 
     References:
         Goodman 2001, "Classes for fast maximum entropy training"; Morin and Bengio 2005,

@@ -15,8 +15,8 @@ from tf_largeout.variables import replicas
 class ItemTower(keras.layers.Layer):
     """Computes class rows from features of the classes, for `LargeOutput(embeddings=...)`.
 
-    The row of class c is `encoder(features[c])`, plus a trained row of its own with
-    `free_rows`. So classes that never occur in the training data also get useful rows, and a
+    The row of class c is `encoder(features[c])`. With `free_rows`, a trained row of the class
+    is added to it. So classes that never occur in the training data also get useful rows, and a
     model can score new classes without training. This is the item tower of a two-tower model.
 
     ```python
@@ -25,7 +25,7 @@ class ItemTower(keras.layers.Layer):
     output = tflo.layers.LargeOutput(5_000, sampler="uniform", embeddings=tower)
     ```
 
-    A training step computes the rows of its labels and sampled classes only, each once. So use
+    A training step computes only the rows of its labels and sampled classes, each once. So use
     a sampler that shares its classes among the examples. `evaluate`, `top_k` and
     `class_embeddings` compute all rows, and compute them again only after the weights of the
     encoder have changed. An exact loss trains on all rows in each step, and stores the
@@ -37,7 +37,7 @@ class ItemTower(keras.layers.Layer):
             weights that are not trained, and saved with the model.
         encoder: Keras layer or model with the output `[n, dim]`, where `dim` is the width of
             the output layer's features.
-        free_rows: Whether each class has a trained row in addition, zeros at first. Defaults to
+        free_rows: Whether each class also has a trained row, which starts at 0. Defaults to
             False.
         **kwargs: Arguments of `keras.layers.Layer`.
 

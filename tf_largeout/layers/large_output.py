@@ -108,16 +108,17 @@ class LargeOutput(ClassOutput):
             in Gemma 2. Sampled losses cap the logits before they subtract log counts. The order
             of the classes stays the same. None, the default, means no cap. Exact losses with a
             cap do not support compute_dtype="bfloat16".
-        embeddings_dtype: "bfloat16" stores the class rows in 16 bits per number, half the
-            memory; everything is computed in float32. None, the default, stores them in the
+        embeddings_dtype: "bfloat16" stores the class rows in 16 bits per number, in half the
+            memory. All computations are in float32. None, the default, stores them in the
             variable dtype of the dtype policy. The optimizers of `tf_largeout` update rows in
             bfloat16 with stochastic rounding (Gupta et al. 2015), so that small updates are not
-            lost: a row is rounded up or down at random, and is right on average. Optimizers of
-            Keras round to the nearest number, and lose these updates; with `fit`, they raise an
-            error. Optimizer slots and biases are float32. The random bits depend on the step
-            and the row, so equal runs give equal rows. `KernelTreeSampler`, `LSHSampler`, tied
-            embeddings, GPUs and exact losses with compute_dtype="bfloat16" are not supported.
-            `class_embeddings()`, `join_models` and indexes copy the rows in float32.
+            lost: each number is rounded up or down at random, and its expected value is exact.
+            Keras's optimizers round to the nearest number, and lose small updates; `fit` with a
+            Keras optimizer raises an error. Optimizer slots and biases are float32. The random
+            bits depend on the step and the row, so equal runs give equal rows.
+            `KernelTreeSampler`, `LSHSampler`, tied embeddings, GPUs and exact losses with
+            compute_dtype="bfloat16" are not supported. `class_embeddings()`, `join_models` and
+            indexes copy the rows in float32.
         **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,
             metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The
             default is the ranking of the loss that trains the layer.
@@ -140,13 +141,11 @@ class LargeOutput(ClassOutput):
         bias: Keras variable `[num_classes]`; None without biases, or if the layer has shards.
 
     Raises:
-        ValueError: If `num_classes` or `num_shards` is not an integer in range, `use_bias` or
-            `normalize` is not a bool, `scale` or `logit_soft_cap` is not above 0, there is an
-            `activity_regularizer` (it would need all logits in each step), an array of initial
-            values does not have the shape of its weight, the input has fewer than two
-            dimensions, the last dimension of the input is unknown, `num_shards` above 1 or
-            `embeddings_dtype` is not supported with another argument, or `embeddings_dtype` is
-            not supported. The message says what to use instead.
+        ValueError: If an argument has the wrong type or is out of range, an array of initial
+            values does not have the shape of its weight, or two arguments cannot be combined.
+            Also if `activity_regularizer` is given (it would need all logits in each step), or
+            if the input has fewer than two dimensions or an unknown last dimension. The message
+            says what to use instead.
     """
 
     rankings = ("logit", "absolute")

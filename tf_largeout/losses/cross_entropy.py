@@ -102,7 +102,7 @@ class CrossEntropy:
             num_classes: Number of classes.
 
         Raises:
-            ValueError: If there is not one weight per class.
+            ValueError: If the number of weights is not the number of classes.
         """
         if self.class_weights is None:
             return None

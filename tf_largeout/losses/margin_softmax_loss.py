@@ -52,24 +52,24 @@ class MarginSoftmaxLoss(SampledLoss):
         t_y = s (cos(theta_y + angular_margin) - cosine_margin),
 
     and the loss of an example is `log(sum_y exp(t_y) + sum_s exp(o'_s)) - mean_y t_y`. The sum
-    over s is over the drawn classes that are not labels of the example, and `o'_s = o_s -
-    log E[count_s]`. So the labels always take part and the other classes are sampled, as in
-    PartialFC. Unlike PartialFC, the loss corrects for the sampling: the inner sum is an
-    unbiased estimate of that over all classes. Without a sampler, the loss is exact: it works
-    in blocks of classes, and its time and the gradient of the class rows are O(num_classes). An
-    example with several labels gives each the target `1 / #labels`, and each label has the
-    margin.
+    over s is over the drawn classes that are not labels of the example, and
+    `o'_s = o_s - log E[count_s]`. So the loss always scores the labels and samples the other
+    classes, as in PartialFC. Unlike PartialFC, it corrects for the sampling: the sum over s is
+    an unbiased estimate of the sum over all other classes. Without a sampler, the loss is
+    exact: it works in blocks of classes, and its time and the gradient of the class rows are
+    O(num_classes). An example with several labels gives each the target `1 / #labels`, and each
+    label has the margin.
 
     With the default margins this is ArcFace. `angular_margin=0, cosine_margin=0.35` is CosFace.
 
-    `cos(theta + m)` rises again where `theta + m` exceeds pi. There, `cos(theta) - (1 - cos m)`
-    replaces it. It is equal at `theta = pi - m`, and falls with theta everywhere, so the
-    gradient always lowers the angle of a label. (The code of ArcFace's authors subtracts
-    `m sin m` instead of `1 - cos m`. It has the same slope, and a jump at `pi - m`.)
+    Where `theta + m` exceeds pi, `cos(theta + m)` would rise with theta. There, the loss uses
+    `cos(theta) - (1 - cos m)` instead. Both are equal at `theta = pi - m`, and the second falls
+    with theta, so the gradient always lowers the angle of a label. (The code of ArcFace's
+    authors subtracts `m sin m` instead of `1 - cos m`, which causes a jump at `pi - m`.)
 
-    A margin makes training harder on purpose and is not part of the model. So `evaluate`,
-    `validation_data` and all metrics use the logits without margins: `evaluate` reports the
-    exact softmax loss, which is comparable with that of other losses and of other margins.
+    A margin is part of the training, not of the model. So `evaluate`, `validation_data` and all
+    metrics use the logits without margins: `evaluate` reports the exact softmax loss, which is
+    comparable with that of other losses and of other margins.
 
     Args:
         angular_margin: The margin in radians, from 0 to pi / 2. The default, 0.5, is that of

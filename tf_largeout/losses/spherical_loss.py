@@ -10,9 +10,9 @@ from tf_largeout.tags.factored_logits import FactoredLogits
 class SphericalLoss(TaggedLoss):
     """Base of the losses of the spherical family, which train a `FactoredOutput` exactly.
 
-    Such a loss depends on the N logits `o` of an example only through three values: the logits
-    `a` of the labels, the squared length `q = sum_c o_c^2` and the sum `s = sum_c o_c` (Vincent
-    et al. 2015, section 4). The layer computes these values in O(dim^2) time per example. A
+    Such a loss depends only on three values of the N logits `o` of an example (Vincent et al.
+    2015, section 4): the logits `a` of the labels, the squared length `q = sum_c o_c^2` and the
+    sum `s = sum_c o_c`. The layer computes these values in O(dim^2) time per example. A
     subclass defines `label_losses`. The loss of an example is the mean over its labels.
 
     In `evaluate`, the loss reports its own exact value, at the same cost as in training.

@@ -24,9 +24,9 @@ class AveragePopularityAtK(ExampleMetric):
     recommendation", and `AveragePopularity` in RecBole. Lower values mean that the model ranks
     rare classes higher. If `exclude` leaves fewer than k classes, the mean is over those.
 
-    It is exact in `evaluate`, where it takes one more pass over the classes, which
-    `CatalogCoverageAtK` shares. List the metric with the largest k first, so that all such
-    metrics share one pass. In training it is NaN.
+    It is exact in `evaluate`, and NaN in training. It needs one more pass over the classes. All
+    metrics of this kind and `CatalogCoverageAtK` share this pass if the metric with the largest
+    k is the first in the list.
 
     Args:
         k: Number of best classes to consider, from 1 to the number of classes.

@@ -19,9 +19,9 @@ class CatalogCoverageAtK(TaggedMetric):
     coverage of Ge et al. (2010), "Beyond accuracy: evaluating recommender systems by coverage
     and serendipity", and `ItemCoverage` in RecBole.
 
-    It is exact in `evaluate`, where it takes one more pass over the classes, which
-    `AveragePopularityAtK` shares. List the metric with the largest k first, so that all such
-    metrics share one pass. In training it is NaN. The state takes 4 bytes per class.
+    It is exact in `evaluate`, and NaN in training. It needs one more pass over the classes. All
+    metrics of this kind and `AveragePopularityAtK` share this pass if the metric with the
+    largest k is the first in the list. The state takes 4 bytes per class.
 
     Args:
         k: Number of best classes to consider, from 1 to the number of classes.

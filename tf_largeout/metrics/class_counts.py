@@ -33,7 +33,7 @@ def checked_counts(counts: np.ndarray | Sequence[int]) -> np.ndarray:
 
 
 def require_counts_of(counts: np.ndarray, tag: OutputTag) -> None:
-    """Raises a ValueError if there is not one count for each class of a layer."""
+    """Raises a ValueError unless a layer has as many classes as there are counts."""
     if tag.num_classes != len(counts):
         raise ValueError(
             f"`counts` must have one number for each of the {tag.num_classes} classes of "

@@ -90,7 +90,7 @@ class MacroRecallAtK(TaggedMetric):
     def class_recalls(self) -> np.ndarray:
         """Returns the recall of each class, float64 `[num_classes]`; NaN if it did not occur.
 
-        It is that of the examples since `reset_state`; Keras resets metrics before an
+        The recall counts the examples since `reset_state`. Keras resets metrics before an
         evaluation.
         """
         return np.asarray(self._recalls())

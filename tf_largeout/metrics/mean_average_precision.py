@@ -12,10 +12,10 @@ class MeanAveragePrecision(FullRankMetric):
 
         MAP@k = mean over examples of (1 / #labels) sum_{labels with rank r < k} P@(r + 1)
 
-    where ranks start at 0, and `P@n` is the share of the n best classes that are labels. It
-    divides by the number of all labels, as `keras_rs.metrics.MeanAveragePrecision` and Manning
-    et al. (2008), "Introduction to Information Retrieval", section 8.4. Some libraries divide
-    MAP@k by `min(k, #labels)` instead.
+    where ranks start at 0, and `P@n` is the share of the n best classes that are labels. The
+    divisor is the number of all labels, as in `keras_rs.metrics.MeanAveragePrecision` and
+    Manning et al. (2008), "Introduction to Information Retrieval", section 8.4. Some libraries
+    divide MAP@k by `min(k, #labels)` instead.
 
     It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
     loss, it ranks each label among the labels of its example and the classes drawn in that

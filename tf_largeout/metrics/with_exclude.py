@@ -10,10 +10,10 @@ from tf_largeout.types import TensorLike
 def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
     """Returns labels that also name classes that must not be ranked, such as seen items.
 
-    Pass the result as `y` to `evaluate`, or in `validation_data`. All metrics but `Perplexity`
-    then rank only the classes that are not excluded for the example. The loss and `Perplexity`
-    do not change. A label that is excluded too is never found, as in RecBole and RecTools, but
-    still counts as a label. In training, `exclude` has no effect.
+    Pass the result as `y` to `evaluate`, or in `validation_data`. All metrics except
+    `Perplexity` then rank only the classes that are not excluded for the example. The loss and
+    `Perplexity` do not change. An excluded label is never found, as in RecBole and RecTools,
+    but still counts as a label. In training, `exclude` has no effect.
 
     ```python
     test = data.map(lambda x, y, seen: (x, tflo.metrics.with_exclude(y, seen)))

@@ -40,12 +40,13 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     Adam would move it over several steps. v decays in every step, as in dense Adam. So v is
     small at the next gradient of a rare row.
 
-    The factor `sqrt(1 - beta_2^...)` is Adam's correction because v starts at 0. It assumes
-    that the row has a gradient in each step. Without an offset, the first gradient of a row
-    would move the row by `learning_rate` if it comes in step 1, and by 31 times as much if it
-    comes after thousands of steps. With an offset of 300, it moves the row by 16 times
-    `learning_rate` in step 1, so that rare rows learn from the first epoch on. Without any
-    correction, the gradients of an untrained encoder would move frequent rows too far.
+    The factor `sqrt(1 - beta_2^...)` is Adam's bias correction: v starts at 0. Adam's
+    correction assumes that the row has a gradient in each step. Without an offset, the first
+    gradient of a row would move the row by `learning_rate` if it comes in step 1, and by 31
+    times as much if it comes after thousands of steps. With an offset of 300, it moves the row
+    by 16 times `learning_rate` in step 1, so that rare rows learn from the first epoch on.
+    Without any correction, the gradients of an untrained encoder would move frequent rows too
+    far.
 
     Reference:
         [Kingma & Ba, 2014](https://arxiv.org/abs/1412.6980), the form before section 2.1.

@@ -1,4 +1,4 @@
-"""Makes dynamic loss scaling of Keras check sparse gradients by their rows."""
+"""Makes Keras's dynamic loss scaling check sparse gradients by their rows."""
 
 import functools
 from collections.abc import Callable, Sequence

@@ -48,10 +48,10 @@ class RowStep(NamedTuple):
 class RowSparse(keras.optimizers.Optimizer):
     """Makes a Keras optimizer row-sparse for sparse gradients.
 
-    A subclass inherits from this class first, then from the Keras optimizer. If the gradient of
-    a variable is a `tf.IndexedSlices` (an embedding table, or class embeddings with a sampled
-    loss), `update_rows` reads and writes only the rows with a gradient, at a cost that does not
-    depend on the number of rows. Other gradients are handled by Keras.
+    A subclass inherits from this class first, then from the Keras optimizer. The gradient of an
+    embedding table, or of class embeddings with a sampled loss, is a `tf.IndexedSlices`. For
+    such a gradient, `update_rows` reads and writes only the rows with a gradient, at a cost
+    that does not depend on the number of rows. Keras handles other gradients.
 
     A subclass implements `update_rows`, and `add_slots` if it has more slots than the Keras
     optimizer. This class does the rest. Gradients of repeated ids, and of the replicas of a

@@ -29,7 +29,7 @@ def class_output(model: keras.Model) -> ClassOutput:
     """Returns the class output layer of a model, at any depth.
 
     Raises:
-        ValueError: If there is none, or there are several.
+        ValueError: If the model does not have exactly one such layer.
     """
     if not isinstance(model, keras.Model):
         raise ValueError(

@@ -94,7 +94,7 @@ class GraphRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`. Finds more candidates by the number of excluded classes."""
+        """As `Index.top_k`. It finds one more candidate per excluded class."""
         if exclude is not None:
             exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
         if allowed is not None or k > self.rows.alive.sum():

@@ -23,9 +23,9 @@ class HnswIndex(Index[GraphRows]):
 
     The graph proposes candidates, which are scored in float32. `build` measures how many
     candidates a query must keep to find the share `recall_target` of the best 10 classes of
-    sample queries. A query for more classes keeps more in proportion. With `allowed`, the
-    result is exact, because each allowed class is scored. With `exclude`, a query searches for
-    as many more classes as it excludes.
+    sample queries. For more classes, a query keeps proportionally more candidates. With
+    `allowed`, the result is exact, because each allowed class is scored. With `exclude`, a
+    query searches for as many more classes as it excludes.
 
     Several threads build the graph, so two builds of the same rows can give different results.
     `add`, `update` and `remove` copy the graph. `serving.export` does not support this index.

@@ -168,7 +168,7 @@ class InvertedFileIndex(Index[ListedRows]):
         )
 
     def variables(self) -> list[tf.Variable]:
-        """Returns the variables that `best_of` reads besides the class rows."""
+        """Returns the variables that `best_of` reads in addition to the class rows."""
         return self._built().file.variables()
 
     def require_rows(self, scorer: ClassScorer) -> None:

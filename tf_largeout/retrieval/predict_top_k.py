@@ -109,11 +109,11 @@ def predict_top_k(
         the filters leave fewer than `k` classes.
 
     Raises:
-        ValueError: If the model has another output, `k` is out of range, the classes, class
-            rows or biases of `index` differ from those of the layer, a filter does not contain
-            integers or does not match `x`, `exclude` is given and `x` is not arrays,
-            `positions` is "last" and the model has no sequences, or the layer does not have
-            such `scores`, see its `top_k`.
+        ValueError: If the model has another output, `k` is out of range, `index` has other
+            classes, class rows or biases than the layer, or a filter does not contain integers
+            or does not match `x`. Also if `exclude` is given and `x` is not arrays, if
+            `positions` is "last" and the model has no sequences, or if the layer does not
+            support `scores`, see its `top_k`.
         tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features of
             an example are not finite.
     """

@@ -88,8 +88,8 @@ class BigramSampler(Sampler):
             steps: Number of elements to take from a dataset; needed if it is infinite.
 
         Raises:
-            ValueError: If there are no labels or no label follows another, if some labels are
-                not class ids, or if the dataset is infinite and there is no `steps`.
+            ValueError: If `data` contains no pair of consecutive labels, if some labels are not
+                class ids, or if the dataset is infinite and `steps` is None.
         """
         pairs = count_pairs(data, steps)
         if self._tables.are_built:

@@ -78,7 +78,7 @@ class CountTables:
                 f"This {asked_by} has no class counts. Pass `counts` if it has this "
                 "argument, call `adapt` on the training labels, or load saved weights. Counts "
                 "are saved with the weights, not in the config. So a copy of a model by "
-                "`keras.models.clone_model` has no counts before `clone.set_weights(...)`."
+                "`keras.models.clone_model` has no class counts until `clone.set_weights(...)`."
             )
         return [tf.convert_to_tensor(table) for table in self._tables]
 

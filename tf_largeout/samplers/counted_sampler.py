@@ -75,8 +75,8 @@ class CountedSampler(StaticSampler):
             steps: Number of elements to take from a dataset; needed if it is infinite.
 
         Raises:
-            ValueError: If there are no labels, if some labels are not class ids, or if the
-                dataset is infinite and there is no `steps`.
+            ValueError: If `data` contains no labels, if some labels are not class ids, or if
+                the dataset is infinite and `steps` is None.
         """
         counts = count_labels(data, steps)
         if self._tables.are_built:

@@ -37,11 +37,11 @@ class HardNegativeSampler(Sampler):
             `StaticSampler` that draws this number of classes. Give a `UnigramSampler` its
             counts before you pass it, or call `sampler.tail.adapt` later.
         start_step: With `num_hard`, the first training step that searches, counted from 0.
-            Before it the heads are empty, and a step costs little more than a step with the
-            tail only. None starts at step `num_classes / 200`, limited to the range from 100 to
-            1,000. If most labels have rarely occurred by then, the search starts later, at the
-            latest at three times this step. A line on stderr reports the start. A resumed run
-            does not repeat this line. With the package tensorboard,
+            Before this step, the heads are empty, and a step takes little more time than with
+            the tail only. None starts at step `num_classes / 200`, limited to the range from
+            100 to 1,000. If most labels have rarely occurred by then, the search starts later,
+            at the latest at three times this step. A line on stderr reports the start. A
+            resumed run does not repeat this line. With the package tensorboard,
             `keras.callbacks.TensorBoard(update_freq=n)` also records the start, as the scalar
             `LAYER/search_start`.
         seed: Int that determines the random draws; None for a random seed.
@@ -134,7 +134,7 @@ class HardNegativeSampler(Sampler):
         labels: tf.Tensor,
         layer: ClassLayer,
     ) -> HeadAndTail:
-        """What `draw` returns if there is a tail.
+        """Returns the result of `draw` for a sampler with a tail.
 
         Args:
             find: Function that returns int64 `[batch, num_hard]`, distinct classes per example,

@@ -46,10 +46,9 @@ class KernelTreeSampler(Rebuildable):
 
     The first training step builds the tree, and later steps update it. With a row-sparse
     optimizer of `tf_largeout`, the leaves of all rows that a step has changed are summed again,
-    so errors do not accumulate. The sampler detects other changes of the embeddings, by
-    `set_weights` or by one of Keras's optimizers, and builds the tree again, at most once in 50
-    steps. Until then, draws come from an outdated q. The counts of own draws are still exact,
-    but those of a pool are not.
+    so errors do not accumulate. The sampler also detects changes by `set_weights` or by a Keras
+    optimizer. It then builds the tree again, at most once in 50 steps. Until then, draws come
+    from an outdated q. The counts of own draws are still exact, but those of a pool are not.
 
     The state is stored in weights of the layer. It has about as many floats as the class
     embeddings. With a projection, it has `num_classes p` floats for the projected rows, and

@@ -27,8 +27,8 @@ def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -
         float64 `[largest label + 1]`.
 
     Raises:
-        ValueError: If there are no labels, if some labels are not class ids, or if the dataset
-            is infinite and there is no `steps`.
+        ValueError: If `data` contains no labels, if some labels are not class ids, or if the
+            dataset is infinite and `steps` is None.
     """
     counts = np.zeros(0)
     for labels in batches(data, steps):

@@ -47,8 +47,8 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
         steps: Number of elements to take from a dataset; needed if it is infinite.
 
     Raises:
-        ValueError: If there are no labels or no label follows another, if some labels are not
-            class ids, or if the dataset is infinite and there is no `steps`.
+        ValueError: If `data` contains no pair of consecutive labels, if some labels are not
+            class ids, or if the dataset is infinite and `steps` is None.
     """
     pairs, classes = _Counter(), _Counter()
     for labels in batches(data, steps):
@@ -65,8 +65,8 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
         raise ValueError("Cannot count labels: `data` contains none.")
     if not keys.size:
         raise ValueError(
-            "Cannot count pairs of labels: in `data` none follows another. Pass sequences of "
-            "labels, `[batch, time]`."
+            "Cannot count pairs of labels: `data` contains no consecutive labels. Pass "
+            "sequences of labels, `[batch, time]`."
         )
     counts = np.zeros(ids[-1] + 1, np.int64)
     counts[ids] = occurrences

@@ -23,15 +23,14 @@ class SearchStart:
 
     Without `step`, the search starts in step
 
-        num_classes / 200, at least 100 and at most 1,000,
+        num_classes / 200, at least 100 and at most 1,000.
 
-    or later, until half of the labels of the first batch have occurred 15 more times, but at
-    the latest at three times this step. Before the search starts, the model learns as much from
-    random negatives, in less time per step. A search starts with any data, any loss and any
-    number of negatives. It starts early if most labels belong to few classes, and later if all
-    classes are about equally frequent. On problems from which the rule was not derived, it is
-    mostly within 1.5 points of P@1 of the best start, but 8 points below it in short runs of
-    one of them. No other rule that was tried is better on all. See lab/negatives/README.md.
+    It starts later if fewer than half of the labels of the first batch have occurred 15 more
+    times by then, at the latest at three times this step. Before the search starts, the model
+    learns as much from random negatives, in less time per step. The rule does not depend on the
+    loss or on the number of negatives. It starts the search early if most labels belong to few
+    classes, and later if all classes are about equally frequent. lab/negatives/README.md
+    compares it with other starts.
 
     In the first step with a search, a line on stderr names the layer, the sampler and the step.
     If there is a default summary writer, and the package tensorboard is installed, the writer

@@ -34,7 +34,7 @@ class InvertedFile:
 
     The score of row i for query h is `<w_i, h> + b_i`. Spherical k-means assigns the rows to
     lists. A query is scored against the mean row of each list, and then against the members of
-    the best lists, whose rows are stored with 8 bits per number in the order of the lists.
+    the best lists. The rows are stored with 8 bits per number, in the order of the lists.
 
     The state takes `(dim + 12) * num_rows` bytes, with dim rounded up to a multiple of 16, plus
     the means. The state and the search are on the device of the rows. Fits and reassignments

@@ -88,7 +88,8 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As `HashTables.query`.
 
-        From each shard come as many rows as its share of the entries in the query's buckets.
+        Each shard contributes rows in proportion to its share of the entries in the query's
+        buckets.
         """
 
         def query(

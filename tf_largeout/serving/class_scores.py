@@ -18,7 +18,7 @@ _ALIGNED_ROWS = 16
 
 
 class ClassScores(AllScores, Protocol):
-    """Finds the best classes for an export, and sums over all classes, not only those."""
+    """Finds the best classes for an export, and computes sums over all classes."""
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None

@@ -61,8 +61,8 @@ class Endpoints:
         Args:
             inputs: The inputs of the model.
             k: int32, from 0 to the number of classes.
-            exclude: int64 `[batch, n]`, or `[1, n]` for the same ids in all examples. Ids of no
-                class, such as the padding -1, exclude nothing.
+            exclude: int64 `[batch, n]`, or `[1, n]` for the same ids in all examples. Ids that
+                are not classes, such as the padding -1, exclude nothing.
 
         Returns:
             As `best`, padded with -inf and -1 if fewer classes are left.

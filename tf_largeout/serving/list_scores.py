@@ -31,7 +31,7 @@ class ListIndex(Protocol):
         """As `ClassScores.top_k`, with classes scored by `scorer`; for the custom export."""
 
     def variables(self) -> list[tf.Variable]:
-        """Returns the variables that `best_of` reads besides those of the scorer."""
+        """Returns the variables that `best_of` reads in addition to those of the scorer."""
 
 
 class IndexedClasses(AllClasses):

@@ -54,10 +54,11 @@ def export(
     an input without a name):
 
     * `serving_default`: returns the `k` best classes. Servers may combine requests to batches.
-    * `top_k`: also takes `k` (int32, a scalar from 0 to the number of classes, otherwise the
-      request fails) and `exclude` (int64 `[batch, n]` or `[1, n]`, padded with -1), the classes
-      that must not be in the result. Ids of no class exclude nothing. Only gRPC requests may
-      omit `k` and `exclude`; REST requests and calls in Python must contain them.
+    * `top_k`: also takes `k` and `exclude`. `k` is an int32 scalar from 0 to the number of
+      classes; other values fail the request. `exclude` is int64 `[batch, n]` or `[1, n]`,
+      padded with -1: the classes that must not be in the result. Ids that are not classes
+      exclude nothing. Only gRPC requests may omit `k` and `exclude`; REST requests and calls in
+      Python must contain them.
 
     Both signatures return `scores` float32 and `ids` int64 `[batch, ..., k]`, best first,
     padded with -inf and -1 if fewer than `k` classes are left. An example whose features are
@@ -106,9 +107,9 @@ def export(
 
     Raises:
         ValueError: If the model has another output, its class weights are not finite, `k`
-            exceeds the number of classes, `index` has other class rows, `ops` is another
-            string, `class_names` does not have one line for each class, or the layer does not
-            have such `scores`, see its `top_k`.
+            exceeds the number of classes, or `index` has other class rows. Also if `ops` is
+            another string, `class_names` does not have one line for each class, or the layer
+            does not support `scores`, see its `top_k`.
         FileExistsError: If `path` exists and is not an empty folder.
     """
     path = os.fspath(path)

@@ -34,8 +34,8 @@ def warn_of_dense_optimizer(layer: Any) -> None:
     name = type(optimizer).__name__
     logging.getLogger("tf_largeout").warning(
         "The optimizer keras.optimizers.%s reads and writes all %s x %d numbers of the class "
-        "embeddings of layer '%s', and as many of each of its slots, in every step, although "
-        "the loss changes only the rows of the classes that it scores. Use "
+        "embeddings of layer '%s' in every step, and as many numbers of each slot. But the "
+        "loss changes only the rows of the classes that it scores. Use "
         "tf_largeout.optimizers.%s, which reads and writes only these rows.",
         name,
         f"{layer.num_classes:,}",
@@ -46,10 +46,10 @@ def warn_of_dense_optimizer(layer: Any) -> None:
 
 
 def require_row_sparse_optimizer(layer: Any) -> None:
-    """Raises a ValueError if an optimizer of Keras trains rows in bfloat16.
+    """Raises a ValueError if a Keras optimizer trains rows in bfloat16.
 
-    It would round each update to the nearest number, and lose small ones. This is not noticed
-    in a custom loop without a compiled model.
+    A Keras optimizer would round each row to the nearest number, and lose small updates. This
+    function does not detect it in a custom loop without a compiled model.
 
     Args:
         layer: The output layer, called in a step.
@@ -161,7 +161,7 @@ def _optimizer_of(variables: list[Any], optimizer: Any) -> Any:
 
 
 def _updates_all_rows(optimizer: Any) -> bool:
-    """Whether it is an optimizer of Keras, but not SGD without options that read all rows."""
+    """Whether it is a Keras optimizer, but not SGD without options that read all rows."""
     if not _is_of_keras(type(optimizer)) or hasattr(optimizer, "optimizers"):
         return False
     is_plain = not optimizer.weight_decay and not optimizer.use_ema

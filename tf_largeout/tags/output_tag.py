@@ -96,11 +96,11 @@ class OutputTag:
     def label_matrix(self, y_true: TensorLike) -> tf.Tensor:
         """Checks labels of any accepted form, and returns them as int64 `[B, L]`.
 
-        They are padded with -1, also at the `ignore_class` of the loss of this step, and where
-        `y_true` has excluded classes, see `exclusions`. All losses and metrics share the tensor
-        for one `y_true`. If the loss accepts soft targets, or
-        there is no loss, `y_true` can be a `tf.SparseTensor`. Its classes with positive targets
-        are then the labels.
+        The padding is -1. Labels equal to the `ignore_class` of this step's loss, and columns
+        of excluded classes (see `exclusions`), also become -1. All losses and metrics share the
+        tensor for one `y_true`. If the loss accepts soft targets, or no loss was called,
+        `y_true` can be a `tf.SparseTensor`. Its classes with positive targets are then the
+        labels.
         """
         ignored = getattr(self.loss, "ignore_class", None)
         if (id(y_true), ignored) not in self._label_matrices:

@@ -34,7 +34,7 @@ class PartInitializer:
     example when `fit` builds a model without an input, all rows are drawn.)
 
     Args:
-        initializer: The initializer of all rows: a random one of Keras (uniform, normal,
+        initializer: The initializer of all rows: a random Keras initializer (uniform, normal,
             truncated normal, variance scaling and its subclasses), a constant, or an array.
         shape: Shape of all rows.
         first: The first row to return.
@@ -88,7 +88,7 @@ def has_parts(initializer: Initializer) -> bool:
 
 
 def _distribution_of(initializer: Initializer, shape: tuple[int, ...]) -> _Distribution | None:
-    """The distribution of a random initializer of Keras; None for any other one."""
+    """The distribution of a random Keras initializer; None for any other initializer."""
     cls = keras.initializers
     if isinstance(initializer, cls.RandomUniform):
         return "uniform", initializer.minval, initializer.maxval

@@ -1,7 +1,7 @@
 """Callbacks that run after an optimizer updates rows of a variable.
 
 A structure that is updated row by row, such as a tree of sums, must know which rows a step
-changed, and their previous values. Row-sparse optimizers call it inside the step, where both
+changed, and their previous values. Row-sparse optimizers notify it inside the step, where both
 are available. So nothing has to be done, or saved, between steps.
 """
 

@@ -1,4 +1,4 @@
-"""The cost of answers: milliseconds per query, and the size of the model."""
+"""The cost of predictions: milliseconds per query, and the size of the model."""
 
 import time
 
@@ -14,7 +14,7 @@ _WARM_UP = 3
 
 
 def query_milliseconds(top_k, features, seconds=1.0):
-    """CPU milliseconds a query, alone and in batches, by the size of the batch as text.
+    """Returns the CPU milliseconds per query for several batch sizes, by size as text.
 
     On one core, this is the time of a query. Unlike wall time, it does not depend on other
     programs.
@@ -22,13 +22,13 @@ def query_milliseconds(top_k, features, seconds=1.0):
     Args:
         top_k: called with features `[n, ...]` and `k`; returns the results as NumPy arrays.
         features: array of examples, at least as many as in the largest batch.
-        seconds: of CPU time for each size.
+        seconds: CPU seconds to measure for each batch size.
     """
     return {str(size): _milliseconds(top_k, features, size, seconds) for size in QUERY_BATCHES}
 
 
 def keras_top_k(model):
-    """Best classes of a model, by `top_k` of its last layer or else by all its logits."""
+    """Returns the best classes, by `top_k` of the last layer or else from all logits."""
     output = model.layers[-1]
     if hasattr(output, "top_k") and hasattr(model, "inputs"):
         encoder = keras.Model(model.inputs, output.input)
@@ -39,7 +39,7 @@ def keras_top_k(model):
 
 
 def answer_mb(model):
-    """MiB of the weights that a model needs for answers, without state of samplers."""
+    """Returns the MiB of the weights for predictions, without the state of samplers."""
     weights = [
         *model.trainable_variables,
         *(

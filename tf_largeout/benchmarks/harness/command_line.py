@@ -4,12 +4,12 @@ import argparse
 
 
 def new_parser(name, description, has_picture=True):
-    """A parser for `python -m tf_largeout.benchmarks NAME`, with options for its files.
+    """Returns a parser for `python -m tf_largeout.benchmarks NAME`, with options for its files.
 
     Args:
-        name: of the benchmark.
-        description: its docstring.
-        has_picture: whether there is an option `--png`, besides `--json`.
+        name: Name of the benchmark.
+        description: Docstring of the benchmark.
+        has_picture: Whether to add the option `--png`, in addition to `--json`.
     """
     parser = argparse.ArgumentParser(
         f"python -m tf_largeout.benchmarks {name}",

@@ -20,8 +20,8 @@ class Speed:
     """Seconds that a method takes on this machine.
 
     Attributes:
-        overhead: Everything but training: start of a process, tracing, evaluations.
-        step: A training step; the mean of one without and one with a search.
+        overhead: Seconds without training: start of a process, tracing, evaluations.
+        step: Mean seconds of a training step without a search and of a step with one.
     """
 
     overhead: float

@@ -36,10 +36,9 @@ def evaluate(
         batch_size: number of examples whose logits are in memory at a time.
         score: function of logits, by which the classes are ranked.
 
-    Returns:
-        dict with `p1`, `p3`, `p5` in per cent (an example with one label reaches a P@5 of 20),
-        `top5`, the share with a label among the best five, and `loss` in nats; the target mass
-        of an example is spread evenly over its labels. With `label_counts` also `psp1`,
+    Returns: dict with `p1`, `p3`, `p5` in per cent (an example with one label has a P@5 of at
+        most 20), `top5`, the share with a label among the best five, and `loss` in nats, for
+        which all labels of an example have the same weight. With `label_counts` also `psp1`,
         `psp3`, `psp5` in per cent, see `propensity_scored_precision`.
     """
     labels = np.reshape(np.asarray(labels, np.int64), [len(features), -1])
@@ -85,7 +84,7 @@ def inverse_propensities(label_counts, num_examples=None):
 
 
 def propensity_scored_precision(best, hits, labels, inverse):
-    """`psp1`, `psp3`, `psp5` in per cent: the weight of the hits, of the highest possible.
+    """Returns `psp1`, `psp3`, `psp5`: weight of the hits in per cent of its maximum.
 
     Args:
         best: int64 [examples, k], classes by falling logit.

@@ -37,7 +37,8 @@ def use(device, threads=None):
             for all.
 
     Raises:
-        RuntimeError: If there is no GPU, or the ops do not run on it, or there are fewer cores.
+        RuntimeError: If `device` is "gpu" and our ops do not run on a GPU here, or if the
+            process may use fewer than `threads` cores.
     """
     import tensorflow as tf
 

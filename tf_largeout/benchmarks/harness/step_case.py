@@ -89,10 +89,10 @@ class StepCase:
 
 
 def measure_in_turns(cases, steps_per_turn, environments=None):
-    """The figures of each case, measured in turns of so many steps.
+    """Returns the figures of each case, measured in turns of `steps_per_turn` steps.
 
-    Each case has its own process. All exist at the same time, and one at a time runs. Figures
-    contain how many times as long as the first case each case took, wall and CPU time: the
+    Each case has its own process. All exist at the same time, and only one runs at a time. The
+    figures contain the wall and CPU time of each case, divided by that of the first case: the
     median over the turns, with 10th and 90th percentile. For `environments`, see
     `call_in_turns`.
     """

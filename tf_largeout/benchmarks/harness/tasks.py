@@ -65,17 +65,17 @@ class Task:
 
 
 def load(name, batch_size, seed=0, on_validation=False):
-    """The task `name`.
+    """Returns the task `name`.
 
     Args:
         name: key of `TASKS`.
-        batch_size: of the training batches.
-        seed: of their order.
+        batch_size: Size of the training batches.
+        seed: Seed of the order of the training examples.
         on_validation: whether to test on a part of the training split instead of the test
             split, to choose settings.
 
     Raises:
-        ValueError: if there is no such task. The message lists all tasks.
+        ValueError: If `name` is not a key of `TASKS`. The message lists all tasks.
     """
     if name not in TASKS:
         raise ValueError(f"Unknown task {name!r}. There are: {', '.join(sorted(TASKS))}.")

@@ -27,7 +27,7 @@ class TrainingClock(keras.callbacks.Callback):
             new one.
         by_cpu: whether to count CPU seconds, which do not depend on other programs.
         anneal: share of the training, at its end, over which the learning rate falls to zero.
-        title: of the progress bar; None shows none.
+        title: title of the progress bar; None shows no bar.
         steps: total number of training steps, whatever time they take; None to stop after
             `seconds`. The last execution is always complete.
     """

@@ -17,7 +17,7 @@ class TrainingRun(ProcessRun):
         every: seconds of training, or steps, from one evaluation to the next.
         sample: test examples of an evaluation during training; the last evaluation uses
             `final_sample`.
-        overrides: settings other than the table's.
+        overrides: settings that replace those of the table.
         on_validation: test on a part of the training split, for the choice of settings.
         resumable: whether a checkpoint is written at each evaluation. Otherwise an interrupted
             run starts from the beginning.

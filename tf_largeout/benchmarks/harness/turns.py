@@ -27,9 +27,10 @@ class Turn:
 
 
 def call_in_turns(functions, environments=None):
-    """Calls each `function(turn)` in its own process, of which one at a time runs.
+    """Calls each `function(turn)` in its own process; only one process runs at a time.
 
-    A function calls `turn.pass_on()` to end its turn. It has the turn while it starts and ends.
+    A function calls `turn.pass_on()` to end its turn. The start and the end of its process
+    belong to its turns.
 
     Args:
         functions: Picklable functions of a `Turn`.

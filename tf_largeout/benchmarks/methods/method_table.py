@@ -49,12 +49,12 @@ class Method:
     """One row of the table. It can be pickled, so that it trains in its own process.
 
     Attributes:
-        title: what a reader sees in tables and figures.
+        title: name in tables and figures.
         build: (task, settings) -> model, without compile.
-        loss: function of nothing that makes the loss; None for a model with its own.
+        loss: function without arguments that creates the loss; None for a model with its own.
         score: function of logits, by which the classes are ranked in evaluations.
         settings: settings that differ from the defaults, for all tasks.
-        tuned: the same by task, found on a validation split cut from the training examples.
+        tuned: such settings by task, found on a part of the training examples.
     """
 
     title: str
@@ -156,8 +156,8 @@ METHODS = {
         settings=_RECOMMENDED,
         tuned={"linux_callees": {"learning_rate": 3e-3}},
     ),
-    "several_labels": _several_labels("several labels a row"),
-    "several_labels_bigrams": _several_labels("several labels a row, bigrams", pairs_per_id=6),
+    "several_labels": _several_labels("multi-label"),
+    "several_labels_bigrams": _several_labels("multi-label, bigrams", pairs_per_id=6),
     "ours": method_of_ours("tf_largeout"),
     "ours_bfloat16": method_of_ours(
         "tf_largeout, bfloat16 products",
@@ -177,7 +177,7 @@ METHODS = {
     ),
     "lsh_embedding": method_of_ours("tf_largeout, LSH embedding", "lsh_embedding"),
     "lsh_label": method_of_ours("tf_largeout, LSH label", "lsh_label"),
-    "lsh_pool": method_of_ours("tf_largeout, LSH, one pool a batch", "lsh_pool"),
+    "lsh_pool": method_of_ours("tf_largeout, LSH, one pool per batch", "lsh_pool"),
     "wta": method_of_ours("tf_largeout, WTA softmax", "wta"),
     "top_k": method_of_ours("tf_largeout, TopK softmax", "top_k"),
     "softmax": Method(

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 
 class RowSparseAdam(keras.optimizers.Optimizer):
-    """What a user can write by hand today: unique, segment sum, gather and scatter.
+    """Adam as a user can write it: with unique, segment sum, gather and scatter.
 
     Repeated ids are merged. Then moments and rows of the ids in the gradient are read, changed
     and written back. Other rows keep their moments. Dense gradients are applied as in ordinary

@@ -11,7 +11,7 @@ from tf_largeout.samplers import (
 
 
 def sampler_of(sampler_class, **fixed):
-    """A sampler that needs nothing from the task."""
+    """Returns an entry of `SAMPLERS` for a sampler that does not use the task."""
     return lambda task, num_sampled, **options: sampler_class(num_sampled, **fixed, **options)
 
 

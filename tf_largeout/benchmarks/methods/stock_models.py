@@ -127,7 +127,7 @@ def hide_accidental_hits(logits, ids, flat_labels, row):
 
 
 def all_positives_loss(true_logits, row, sampled_logits):
-    """Mean loss. `true_logits` and `row`, the example of each, are flat lists.
+    """Returns the mean loss. `true_logits`, and `row`, their examples, are flat lists.
 
     `sampled_logits` are `[batch, m]`.
     """

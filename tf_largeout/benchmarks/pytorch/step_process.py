@@ -38,7 +38,7 @@ def measure(case, task, turn=None, steps_per_turn=0):
         The figures of a `StepClock`, `library`, the version of torch, and `loss`, its function.
 
     Raises:
-        ImportError: If there is no torch.
+        ImportError: If torch is not installed.
         ValueError: If the device is not a CPU.
         RuntimeError: If the process failed; with the last line of its messages.
     """

@@ -20,8 +20,9 @@ _STDDEV = 0.05  # of the class embeddings at the start
 class SampledSoftmax(torch.nn.Module):
     """Sampled softmax over uniform negatives, with sparse gradients for `SparseAdam`.
 
-    Negatives are shared by the batch and may repeat. One that is the label of an example has no
-    effect on it. Uniform counts would be subtracted from all logits alike, which has no effect.
+    The batch shares the negatives, which may repeat. A negative that is the label of an example
+    has no effect on it. All expected counts are equal, so subtracting their log would change
+    nothing.
     """
 
     loss = "cross_entropy"
@@ -56,7 +57,7 @@ class SampledSoftmax(torch.nn.Module):
 
 
 class ExactSoftmax(torch.nn.Module):
-    """The cross entropy over all classes, by `linear_cross_entropy` if this torch has it.
+    """The cross entropy over all classes, by `linear_cross_entropy` if torch has it.
 
     Args:
         in_chunks: Whether to compute it in chunks of the batch, which takes less memory.

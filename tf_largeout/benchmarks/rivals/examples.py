@@ -12,8 +12,8 @@ class Examples:
     Attributes:
         features: Rows of feature ids above 0; an id may occur twice.
         labels: Rows of classes.
-        num_features: Above every feature id.
-        num_classes: Above every class.
+        num_features: Upper bound of the feature ids, not included.
+        num_classes: Number of classes.
     """
 
     features: Ragged

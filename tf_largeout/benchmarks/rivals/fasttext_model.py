@@ -8,7 +8,7 @@ _LABEL = "__label__"
 
 
 class FasttextModel(RivalModel):
-    """fastText: the mean of word vectors into a linear output, feature ids as the words.
+    """fastText: a linear output on the mean of word vectors, with feature ids as words.
 
     Settings are arguments of `fasttext.train_supervised`.
 

@@ -10,10 +10,10 @@ class Rival:
     """One row of the table.
 
     Attributes:
-        title: what a reader sees in tables and figures.
+        title: name in tables and figures.
         model: subclass of `RivalModel`.
-        settings: of the model, other than its library's defaults, on every task.
-        tuned: the same by task, found on a validation split cut from the training examples.
+        settings: settings of the model that differ from its library's defaults.
+        tuned: such settings by task, found on a part of the training examples.
     """
 
     title: str

@@ -14,11 +14,11 @@ class RivalModel(abc.ABC):
     called in the order of this file. Only `train` is timed.
 
     Args:
-        settings: dict of the library's own names.
+        settings: dict of settings, by the library's names.
         folder: an empty folder for files, which exists as long as the model.
 
     Raises:
-        ImportError: the package is not installed; the message says how to install it.
+        ImportError: If the package is not installed. The message says how to install it.
     """
 
     package: str

@@ -27,12 +27,12 @@ class RivalRun(ProcessRun):
     Attributes:
         method: key of `rivals`.
         sample: test examples to evaluate on; None for all.
-        overrides: settings other than the table's, by the library's names.
+        overrides: settings that replace those of the table, by the library's names.
         on_validation: test on a part of the training split, for the choice of settings.
         rivals: dict of `Rival`s.
 
     Raises:
-        ImportError: the library is not installed.
+        ImportError: If the library is not installed.
     """
 
     sample: int | None = 5000

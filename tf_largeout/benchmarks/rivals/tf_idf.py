@@ -11,8 +11,8 @@ class TfIdf:
     The weights of an example are divided by their length.
 
     Args:
-        features: `Ragged` ids of the N training examples. An id in none of them weighs 0.
-        num_features: above every id.
+        features: `Ragged` ids of the N training examples. Other ids have weight 0.
+        num_features: upper bound of the ids, not included.
     """
 
     def __init__(self, features, num_features):

@@ -79,9 +79,9 @@ def without_comments_and_strings(text):
 def functions(text):
     """Finds the function definitions of a C file.
 
-    A definition starts with a header: type, name and `(` are in one line from column 0, further
-    lines are indented, and it ends with `)` before a line that begins with `{`. The body ends
-    at the next line that begins with `}`.
+    A definition starts with a header. Its type, name and `(` are in one line from column 0,
+    further lines are indented, and it ends with `)` before a line that begins with `{`. The
+    body ends at the next line that begins with `}`.
 
     Args:
         text: Result of `without_comments_and_strings`.

@@ -57,7 +57,7 @@ def find_file(path: pathlib.Path, name: str) -> pathlib.Path:
     """Returns the file of a format: `path`, or the only such file in the folder `path`.
 
     Raises:
-        SourceFileError: If there is no such file, or several.
+        SourceFileError: If the folder contains no such file, or several.
     """
     if path.is_file():
         return path
