@@ -193,7 +193,7 @@ def _convert(model: keras.Model, make_head: Any, arguments: Config) -> keras.Mod
 
 
 def _assembled(model: keras.Model, head: LargeOutput, outputs: Any) -> keras.Model:
-    """A model of a subclass of the class of `model`, with other outputs."""
+    """Returns a model of a subclass of the class of `model`, with other outputs."""
     task = type(model)
     # All subclasses have one registered name. Its `from_config` does not depend on the class.
     register = keras.saving.register_keras_serializable("tf_largeout", "ConvertedCausalLM")
@@ -208,12 +208,12 @@ def _assembled(model: keras.Model, head: LargeOutput, outputs: Any) -> keras.Mod
 
 
 def _task_class(model: Any) -> Any:
-    """The keras-hub class from which a converted model was made."""
+    """Returns the keras-hub class from which a converted model was made."""
     return type(model).__bases__[1]
 
 
 def _token_embedding(model: Any) -> Any:
-    """The layer that computes the logits of a causal language model."""
+    """Returns the layer that computes the logits of a causal language model."""
     if isinstance(model, _Converted):
         raise ValueError("The model is already converted. Call `restore` first.")
     embedding: Any = getattr(getattr(model, "backbone", None), "token_embedding", None)

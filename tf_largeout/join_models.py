@@ -125,7 +125,7 @@ def _check_alike(models: Sequence[keras.Model], heads: Sequence[LargeOutput]) ->
 
 
 def _inputs(model: keras.Model) -> Any:
-    """The symbolic inputs, in their structure; one tensor for a `Sequential`."""
+    """Returns the symbolic inputs, in their structure; one tensor for a `Sequential`."""
     return model.inputs[0] if isinstance(model, keras.Sequential) else model.input
 
 

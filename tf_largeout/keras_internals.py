@@ -26,7 +26,7 @@ _AVERAGES = "_model_variables_moving_average"
 
 
 def is_running(method: Callable[..., Any]) -> bool:
-    """Whether a Keras method, such as `keras.Model.export`, is on the call stack.
+    """Returns whether a Keras method, such as `keras.Model.export`, is on the call stack.
 
     Relies on: frames of the call stack, and Keras's decorators setting `__wrapped__`.
 
@@ -54,7 +54,7 @@ def training_of_step() -> bool | None:
 
 
 def training_model() -> keras.Model | None:
-    """The model whose `train_step` is on the call stack, or None.
+    """Returns the model whose `train_step` is on the call stack, or None.
 
     Relies on: the same as `training_of_step`.
     """
@@ -62,7 +62,7 @@ def training_model() -> keras.Model | None:
 
 
 def model_of_step() -> keras.Model | None:
-    """The model whose `train_step` or `test_step` is on the call stack, or None.
+    """Returns the model whose `train_step` or `test_step` is on the call stack, or None.
 
     Relies on: the same as `training_of_step`.
     """
@@ -124,7 +124,7 @@ def retrace_after_error() -> Iterator[None]:
 
 
 def call_stack() -> list[int]:
-    """The identities of the frames of the call stack, outermost first.
+    """Returns the identities of the frames of the call stack, outermost first.
 
     Relies on: frames of the call stack.
     """
@@ -132,7 +132,7 @@ def call_stack() -> list[int]:
 
 
 def compile_names(get: Callable[..., Any]) -> dict[str, type]:
-    """The classes that `compile` accepts by name; entries added to it are accepted too.
+    """Returns the classes that `compile` accepts by name; entries added to it are accepted too.
 
     Relies on: the table `ALL_OBJECTS_DICT` in the module of `get`. If there is no such table,
     the result is an empty dictionary, and `compile` does not find names that are added to it.
@@ -178,7 +178,7 @@ def set_mask(losses: tf.Tensor, mask: tf.Tensor) -> None:
 
 
 def is_symbolic(tensor: Any) -> bool:
-    """Whether Keras is inferring shapes, and `tensor` is a placeholder.
+    """Returns whether Keras is inferring shapes, and `tensor` is a placeholder.
 
     Relies on: the name of the graph in which Keras does so, which begins with "scratch_graph".
     """
@@ -197,7 +197,7 @@ def operation_before(tensor: Any) -> keras.Operation | None:
 
 
 def layer_before(tensor: Any) -> keras.layers.Layer | None:
-    """The layer that returned a symbolic tensor, or None.
+    """Returns the layer that returned a symbolic tensor, or None.
 
     Relies on: the same as `operation_before`.
     """
@@ -206,7 +206,7 @@ def layer_before(tensor: Any) -> keras.layers.Layer | None:
 
 
 def input_of(tensor: Any) -> Any:
-    """The input of the layer call that returned a symbolic tensor.
+    """Returns the input of the layer call that returned a symbolic tensor.
 
     Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, its `operation` and
     `node_index`, and the nodes `_inbound_nodes` of an operation.
@@ -232,7 +232,7 @@ def output_layer(tensor: Any) -> keras.layers.Layer | None:
 
 
 def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
-    """A model and all layers in it, at any depth.
+    """Returns a model and all layers in it, at any depth.
 
     Relies on: the method `_flatten_layers`. (`Model.layers` has only the outermost layers.)
     """
@@ -241,7 +241,7 @@ def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
 
 
 def trainable_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
-    """The variables that an optimizer was built on, in order; empty before.
+    """Returns the variables that an optimizer was built on, in order; empty before.
 
     Relies on: the attribute `_trainable_variables`.
     """
@@ -250,7 +250,7 @@ def trainable_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
 
 
 def observed_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> Any:
-    """The variable of the model for the one that `update_step` was given.
+    """Returns the variable of the model for the one that `update_step` was given.
 
     Under a strategy, `update_step` is given a variable of one replica.
 
@@ -260,7 +260,7 @@ def observed_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> A
 
 
 def own_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
-    """The variables of an optimizer without those of the optimizers in it.
+    """Returns the variables of an optimizer without those of the optimizers in it.
 
     Relies on: the attribute `_variables`. (`variables` of a `LossScaleOptimizer` and of a
     `MultiOptimizer` has those of the inner optimizers too.)
@@ -279,7 +279,7 @@ def index_of(optimizer: keras.optimizers.Optimizer, variable: Any) -> int:
 
 
 def slot_of(optimizer: keras.optimizers.Optimizer, name: str, variable: Any) -> Any:
-    """The slot of an optimizer that belongs to `variable`; None if it has none.
+    """Returns the slot of an optimizer that belongs to `variable`; None if it has none.
 
     Relies on: the lists `_momentums` and `_velocities` of Adam, and `_accumulators` of Adagrad,
     in the order of the trainable variables.
@@ -293,7 +293,7 @@ def slot_of(optimizer: keras.optimizers.Optimizer, name: str, variable: Any) -> 
 
 
 def step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
-    """The variable that counts the calls of `apply`.
+    """Returns the variable that counts the calls of `apply`.
 
     Relies on: the attribute `_iterations`. (`iterations` is a quotient, not a variable, where
     gradients are accumulated.)
@@ -302,7 +302,7 @@ def step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
 
 
 def decays_weight(optimizer: keras.optimizers.Optimizer, variable: Any) -> bool:
-    """Whether the weight decay of an optimizer applies to a variable.
+    """Returns whether the weight decay of an optimizer applies to a variable.
 
     Relies on: the method `_use_weight_decay`, which applies `exclude_from_weight_decay`.
     """

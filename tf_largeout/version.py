@@ -14,7 +14,7 @@ TENSORFLOW_WINDOW = ">=2.18.0,<2.22.0"
 
 
 def accepts_tensorflow(version: str) -> bool:
-    """Whether TensorFlow `version` (a string such as "2.21.0") is supported."""
+    """Returns whether TensorFlow `version` (a string such as "2.21.0") is supported."""
     return minor_of(version) in TENSORFLOW_MINORS
 
 

@@ -114,7 +114,7 @@ def _train(number, run):
 
 
 def _ours(out, steps):
-    """A `TrainingRun` of our method with the given number of steps."""
+    """Returns a `TrainingRun` of our method with the given number of steps."""
     model = str(out / "model.keras")
     return _run(out, OURS, None, steps / _POINTS, steps=steps, save=model)
 

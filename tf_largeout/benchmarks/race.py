@@ -56,7 +56,7 @@ def race(runs):
 
 
 def table(logs):
-    """The last point of each log as lines of text; '-' if a method has no figure."""
+    """Returns the last point of each log as lines of text; '-' if a method has no figure."""
     width = max(len(log["title"]) for log in logs.values())
     lines = [f"{'':{width}}    steps  examples/s    P@1    P@5  in top 5  exact loss  peak MiB"]
     for log in logs.values():

@@ -54,7 +54,7 @@ def main(arguments=None):
 
 
 def measure(method, weights, k, batches, queries, seconds):
-    """The figures of each setting of a method, as a list of dicts.
+    """Returns the figures of each setting of a method, as a list of dicts.
 
     Args:
         method: key of `METHODS`.
@@ -104,7 +104,7 @@ def _in_own_process(method, weights, options):
 
 
 def _exact(problem, queries, k):
-    """The exact best classes, `[n, k]`, in float32."""
+    """Returns the exact best classes, `[n, k]`, in float32."""
     best = []
     for first in range(0, len(queries), _RECALL_BATCH):
         scores = queries[first : first + _RECALL_BATCH] @ problem.rows.T + problem.bias
@@ -115,7 +115,7 @@ def _exact(problem, queries, k):
 
 
 def _found(search, queries, k):
-    """The classes that a search finds, `[n, k]`."""
+    """Returns the classes that a search finds, `[n, k]`."""
     firsts = range(0, len(queries), _RECALL_BATCH)
     found = [search(queries[first : first + _RECALL_BATCH], k) for first in firsts]
     return np.concatenate(found).astype(np.int64)  # some libraries return uint64

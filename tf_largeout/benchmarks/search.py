@@ -106,7 +106,7 @@ def measure(sampler, weights, bias, batches, exact):
 
 
 def _share_found(ids, best):
-    """The share of the classes `best [batch, k]` that are in `ids`, per query."""
+    """Returns the share of the classes `best [batch, k]` that are in `ids`, per query."""
     return np.mean([np.isin(b, i).mean() for i, b in zip(ids, best, strict=True)])
 
 

@@ -146,7 +146,7 @@ def _row(log, aims, num_examples):
 
 
 def text_lines(rows, columns=LEARNING):
-    """The rows as lines of text with aligned columns."""
+    """Returns the rows as lines of text with aligned columns."""
     cells = _cells(rows, columns)
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [

@@ -167,7 +167,7 @@ class ClassMatrix(ClassScorer):
         Args:
             features: Float `[B, dim]`.
             ids: int64 `[B, n]`, padded with -1.
-            compute_dtype: That of the `statistics`.
+            compute_dtype: The `compute_dtype` of the `statistics`.
         """
         features = tf.cast(features, tf.float32)
         if self.is_rounded:

@@ -232,7 +232,7 @@ def _with_parts(layer: keras.layers.Layer) -> Iterator[keras.layers.Layer]:
 
 
 def _description(value: Any) -> str:
-    """The value for a message; of an array only its shape."""
+    """Returns the value for a message; of an array only its shape."""
     shape = getattr(value, "shape", None)
     if shape is None or isinstance(value, keras.layers.Layer):
         return f"embeddings={value!r}"

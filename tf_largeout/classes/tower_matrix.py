@@ -153,7 +153,7 @@ class TowerMatrix(ClassScorer):
         return self._compute(tf.range(self.num_classes, dtype=tf.int64))
 
     def _current(self) -> ClassMatrix:
-        """The copy of all rows, up to date and without gradients."""
+        """Returns the copy of all rows, up to date and without gradients."""
         now = tf.add_n([_fingerprint(weight, i) for i, weight in enumerate(self._weights())])
         rows, count = self._copy.variables()[0], self.num_classes
 

@@ -81,7 +81,7 @@ class TrainedCall:
         self._has_stepped = True
 
     def _other_in_step(self, loss: "EagerLoss | None") -> bool:
-        """Whether there is a loss on another call in the same training step.
+        """Returns whether there is a loss on another call in the same training step.
 
         Another loss may also come from an earlier step that failed or was interrupted, and
         whose tape a traceback keeps alive. The losses of one step are computed in the function

@@ -104,5 +104,5 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
 
 
 def ids_feature() -> tfds.features.Tensor:
-    """The feature of ids, not padded."""
+    """Returns the feature of ids, not padded."""
     return tfds.features.Tensor(shape=(None,), dtype=np.int32)

@@ -94,7 +94,7 @@ class Backup(keras.callbacks.Callback):
 
 
 def _inner_optimizers(optimizer: Any) -> dict[str, Any]:
-    """The optimizers in a MultiOptimizer, which its checkpoint does not include."""
+    """Returns the optimizers in a MultiOptimizer, which its checkpoint does not include."""
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
     inner = getattr(optimizer, "optimizers", [])
     return {"inner_optimizers": list(inner)} if inner else {}

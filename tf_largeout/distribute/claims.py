@@ -34,8 +34,8 @@ def claim(path: str, device: str, address: str, own_address: str) -> None:
         if tf.io.matching_files(path).shape[0]:
             other = tf.io.read_file(path).numpy().decode().strip()
             raise RuntimeError(
-                f"Server {address} is used by the trainer at {other}. Stop that trainer, after "
-                "which the server is free within a second, or use other servers."
+                f"Server {address} is used by the trainer at {other}. Stop that trainer; the "
+                "server is then free within a second. Or use other servers."
             )
         tf.io.write_file(path, f"{own_address}\n")
 

@@ -48,7 +48,7 @@ def weighted(
 
 
 def _checked(class_weight: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The classes, ascending, and their weights."""
+    """Returns the classes, ascending, and their weights."""
     if not isinstance(class_weight, Mapping):
         raise ValueError(
             "`class_weight` must be a dictionary of weights by class, such as {0: 0.5}. "

@@ -27,7 +27,7 @@ def set_addresses(addresses: Sequence[str], trainers: Sequence[str] = ()) -> Non
 
 
 def coordinator() -> tf.distribute.coordinator.ClusterCoordinator | None:
-    """The coordinator of asynchronous trainers; None without trainers."""
+    """Returns the coordinator of asynchronous trainers; None without trainers."""
     return _coordinators[0] if _coordinators else None
 
 
@@ -37,15 +37,15 @@ def set_coordinator(coordinator: tf.distribute.coordinator.ClusterCoordinator) -
 
 
 def device(number: int, job: str = JOB) -> str:
-    """The device of a server, or of a trainer, by number."""
+    """Returns the device of a server, or of a trainer, by number."""
     return f"/job:{job}/replica:0/task:{number}/device:CPU:0"
 
 
 def device_of(shard: int) -> str | None:
-    """The device of a shard: server `shard % num_servers`; None for this process."""
+    """Returns the device of a shard: server `shard % num_servers`; None for this process."""
     return device(shard % len(_addresses)) if _addresses else None
 
 
 def address_of(shard: int) -> str | None:
-    """The address of the server of a shard; None for this process."""
+    """Returns the address of the server of a shard; None for this process."""
     return _addresses[shard % len(_addresses)] if _addresses else None

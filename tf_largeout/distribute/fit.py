@@ -48,12 +48,12 @@ def fit(
     ends during a step, the step is repeated.) A trainer gets `steps_per_execution` steps at a
     time; this is an argument of `compile`. A larger number reduces the communication.
 
-    `loss` is the mean over all steps of the epoch. The metrics of `compile` are those of all
-    examples of these steps. This requires metrics that are computed from sums over examples,
-    such as the metrics of Keras and tf_largeout. The metrics of `validation_data`, `val_...`,
-    are computed by `model.evaluate` in this process. The methods `on_train_begin`,
-    `on_train_end` and `on_epoch_...` of callbacks are called, so `Backup`, `ModelCheckpoint`
-    and `EarlyStopping` work. The methods `on_train_batch_...` are not called.
+    `loss` is the mean over all steps of the epoch. The metrics of `compile` cover all examples
+    of these steps. This requires metrics that are computed from sums over examples, such as the
+    metrics of Keras and tf_largeout. The metrics of `validation_data`, `val_...`, are computed
+    by `model.evaluate` in this process. The methods `on_train_begin`, `on_train_end` and
+    `on_epoch_...` of callbacks are called, so `Backup`, `ModelCheckpoint` and `EarlyStopping`
+    work. The methods `on_train_batch_...` are not called.
 
     Args:
         model: A compiled model that was built after `connect`.

@@ -41,12 +41,12 @@ def _greet(address: str, timeout_s: float) -> str:
 
 
 def reason(error: BaseException | None) -> str:
-    """A short text for an error of a connection."""
+    """Returns a short text for an error of a connection."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def fault(address: str, timeout_s: float) -> OSError | None:
-    """The error when connecting to an address; None if a process listens there."""
+    """Returns the error when connecting to an address; None if a process listens there."""
     try:
         socket.create_connection(_pair(address), timeout_s).close()
     except OSError as error:

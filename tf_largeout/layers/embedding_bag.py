@@ -219,7 +219,7 @@ class EmbeddingBag(IdLayer):
         return _FlatBags(ids, bag, weights, shape)
 
     def _same_shape(self, ids: _Rows, weights: _Rows) -> tf.Operation | None:
-        """An op that fails if two tensors, or ragged tensors, differ in shape."""
+        """Returns an op that fails if two tensors, or ragged tensors, differ in shape."""
         shapes = [x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)]
         message = f"`weights` of layer '{self.name}' must have the shape of `ids`"
         return tf.debugging.assert_equal(*shapes, message=message)
@@ -289,7 +289,7 @@ class EmbeddingBag(IdLayer):
 
 
 def _segment_sum(values: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
-    """The sum of each bag; zeros for bags without ids."""
+    """Returns the sum of each bag; zeros for bags without ids."""
     sums = tf.math.segment_sum(values, bags.bag)  # up to the last bag with an id
     missing = tf.reduce_prod(bags.shape) - tf.shape(sums, tf.int64)[0]
     return tf.pad(sums, [[0, missing]] + [[0, 0]] * (values.shape.rank - 1))
@@ -300,6 +300,6 @@ def _is_ragged(tensor: _Rows) -> bool:
 
 
 def _may_be_equal(ids: _Rows, weights: _Rows) -> bool:
-    """Whether two shapes may be equal, and both are ragged or neither is."""
+    """Returns whether two shapes may be equal, and both are ragged or neither is."""
     known = tf.TensorShape(tuple(ids.shape)).is_compatible_with(tuple(weights.shape))
     return known and _is_ragged(ids) == _is_ragged(weights)

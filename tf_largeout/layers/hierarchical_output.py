@@ -266,7 +266,7 @@ class HierarchicalOutput(ClassOutput):
 
 
 def _by_cluster(clusters: np.ndarray, num_clusters: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ids sorted by cluster, then by id, and the first position of each cluster."""
+    """Returns the ids sorted by cluster, then by id, and the first position of each cluster."""
     members = np.argsort(clusters, kind="stable")
     return members, np.searchsorted(clusters[members], np.arange(num_clusters + 1))
 

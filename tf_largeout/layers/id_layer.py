@@ -66,7 +66,7 @@ class IdLayer(keras.layers.Layer):
         return "Give the model's input an integer dtype: `keras.Input([n], dtype='int64')`."
 
     def check_range(self, ids: tf.Tensor) -> tf.Operation | None:
-        """An op that fails if an id is out of range.
+        """Returns an op that fails if an id is out of range.
 
         Args:
             ids: int64, any shape, without padding.

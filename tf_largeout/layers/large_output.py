@@ -413,7 +413,7 @@ class LargeOutput(ClassOutput):
         saved_weights.load(self._named_weights(), store, self.name, sampler)
 
     def _named_weights(self) -> dict[str, keras.Variable | ShardedTable]:
-        """The weights by name, without those of other layers; shards as one table."""
+        """Returns the weights by name, without those of other layers; shards as one table."""
         layers = [one for one in (self.tied_layer, self.tower) if one is not None]
         tied = {id(weight) for layer in layers for weight in layer.weights}
         weights = sharded_table.join_shards(

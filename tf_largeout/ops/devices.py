@@ -70,12 +70,12 @@ def host_scope(variable: Variable) -> AbstractContextManager[None]:
 
 
 def has_kernels_for(variable: Variable) -> bool:
-    """Whether our ops have kernels for the device of `variable`."""
+    """Returns whether our ops have kernels for the device of `variable`."""
     return library.HAS_GPU_KERNELS or not is_on_gpu(variable)
 
 
 def is_on_gpu(variable: Variable) -> bool:
-    """Whether `variable` is known to be on a GPU."""
+    """Returns whether `variable` is known to be on a GPU."""
     return "GPU" in (_value_of(variable).device or "")
 
 

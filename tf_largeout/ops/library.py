@@ -103,7 +103,7 @@ def compiled_for(path: pathlib.Path) -> str:
 
 
 def has_gpu_kernels(path: pathlib.Path) -> bool:
-    """Whether an op library was compiled with GPU kernels."""
+    """Returns whether an op library was compiled with GPU kernels."""
     return _text_in(path, gpu_cards.RECORD) is not None
 
 

@@ -28,8 +28,8 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
     Rows without a gradient keep w and m; Keras's SGD with momentum updates all rows in each
     step. For dense gradients the result is bit-identical to that of `keras.optimizers.SGD`.
 
-    For class rows, use a learning rate of a fifth of the batch size. The gradient is that of a
-    mean over the batch, but only one or two of its examples contribute to the row of a class.
+    For class rows, use a learning rate of a fifth of the batch size. The loss is a mean over
+    the batch, but only one or two of its examples contribute to the gradient of a class row.
     This rate is far too large for the other layers, so use another optimizer for them, as
     below. `MultiOptimizer` needs Keras 3.15. If you save it in a `tf.train.Checkpoint`, also
     pass its optimizers: `optimizers=list(optimizer.optimizers)`. Otherwise their state is not

@@ -256,7 +256,7 @@ class RowSparse(keras.optimizers.Optimizer):
             self.update_all(gradient, variable, learning_rate)
 
     def _rounding(self, variable: tf.Variable) -> tf.Tensor:
-        """The seed and the step that determine how rows in bfloat16 are rounded."""
+        """Returns the seed and the step that determine how rows in bfloat16 are rounded."""
         place = keras_internals.index_of(self, variable)
         return tf.stack([tf.constant(place, tf.int64), self.step_number(variable)])
 

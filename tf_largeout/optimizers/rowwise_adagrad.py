@@ -30,10 +30,10 @@ class RowwiseAdagrad(LazyAdagrad):
     by Adagrad.
 
     For class rows use 30 times the learning rate that you would use with `LazyAdam`. The
-    accumulator starts at 0, as in PyTorch's Adagrad. The gradient is that of a mean over the
-    batch, but only one or two of its examples contribute to the row of a class. So the square
-    of the gradient is far below Keras's initial value of 0.1. With this initial value, rows
-    would hardly move.
+    accumulator starts at 0, as in PyTorch's Adagrad. The loss is a mean over the batch, but
+    only one or two of its examples contribute to the gradient of a class row. So the square of
+    the gradient is far below Keras's initial value of 0.1. With this initial value, rows would
+    hardly move.
 
     Reference:
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".

@@ -42,7 +42,7 @@ def all_or_none(
 
 
 def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """A number on `server`, which can be read only after all `parts` are computed."""
+    """Returns a number on `server`, which can be read only after all `parts` are computed."""
     with tf.device(server), tf.control_dependencies(parts):
         return tf.identity(tf.size(parts[0]))
 

@@ -130,7 +130,7 @@ def _leave_building_to_models(config: Config) -> None:
 
 
 def _custom_classes(model: keras.Model) -> set[type]:
-    """The classes of a model's layers that are not defined by Keras."""
+    """Returns the classes of a model's layers that are not defined by Keras."""
     classes = {type(layer) for layer in all_layers(model)}
     return {one for one in classes if not one.__module__.startswith("keras.")}
 

@@ -53,7 +53,7 @@ def build(
     kinds: Sequence[str] | None = None,
     verbose: bool = True,
 ) -> Index[Any]:
-    """Builds indexes of several kinds, measures them, and returns the fastest of enough recall.
+    """Builds several kinds of index, and returns the fastest that reaches the recall.
 
     Which index is fastest depends on the rows, the recall, the batch size and the machine. For
     some rows, the exact search of a `BruteForceIndex` is as fast as any other.

@@ -146,7 +146,7 @@ class Index(abc.ABC, Generic[SearchT]):
             raise self._other_rows(scorer)
 
     def _other_rows(self, scorer: ClassScorer) -> ValueError:
-        """The error if a layer has other class rows or biases than this index."""
+        """Returns the error if a layer has other class rows or biases than this index."""
         return ValueError(
             "`index` must have the current rows and biases of the layer, which has "
             f"{scorer.num_classes} classes of width {scorer.dim}. Received: a "

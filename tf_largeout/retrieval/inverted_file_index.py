@@ -102,8 +102,8 @@ class InvertedFileIndex(Index[ListedRows]):
             queries: Float `[n, dim]`, some hundred typical queries, such as the inputs of the
                 output layer for validation examples. `recall_target` is measured on 2,048 of
                 them, drawn at random. None, the default, uses class rows with added noise of
-                half their length. Their distance from their best classes is about that of
-                typical queries. For a better estimate, pass your own queries.
+                half their length. These are about as far from their best classes as typical
+                queries. For a better estimate, pass your own queries.
 
         Returns:
             The index itself.

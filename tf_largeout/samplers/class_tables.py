@@ -84,7 +84,7 @@ class ClassTables:
     def queries(
         self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
     ) -> TableQueries:
-        """The queries of a batch.
+        """Returns the queries of a batch.
 
         Args:
             features: float32 `[batch, dim]`.

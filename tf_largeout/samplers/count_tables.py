@@ -64,7 +64,7 @@ class CountTables:
         return [local_variable(table).numpy() for table in self._tables]
 
     def read(self, asked_by: str) -> list[tf.Tensor]:
-        """The values of the weights.
+        """Returns the values of the weights.
 
         Args:
             asked_by: Name of the sampler, for the message.
@@ -83,7 +83,7 @@ class CountTables:
         return [tf.convert_to_tensor(table) for table in self._tables]
 
     def _hold_something(self) -> bool:
-        """Whether the weights were loaded. True while variables do not exist yet."""
+        """Returns whether the weights were loaded. True while variables do not exist yet."""
         strategy = tf.distribute.get_strategy()
         with tf.init_scope():
             try:

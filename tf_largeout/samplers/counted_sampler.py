@@ -49,7 +49,7 @@ class CountedSampler(StaticSampler):
         self._count_weight: keras.Variable = None  # until it is built
 
     def table_specs(self) -> list[Spec]:
-        """Name, shape and dtype of each table. Only zeros mean: no counts."""
+        """Returns the name, shape and dtype of each table. Only zeros mean: no counts."""
         raise NotImplementedError(f"{type(self).__name__} must define `table_specs`.")
 
     def make_tables(self, counts: np.ndarray) -> list[tf.Tensor]:
@@ -57,7 +57,7 @@ class CountedSampler(StaticSampler):
         raise NotImplementedError(f"{type(self).__name__} must define `make_tables`.")
 
     def tables(self) -> list[tf.Tensor]:
-        """The tables, in the order of `table_specs`.
+        """Returns the tables, in the order of `table_specs`.
 
         Raises:
             ValueError: If they are empty.

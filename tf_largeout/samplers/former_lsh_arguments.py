@@ -60,7 +60,7 @@ def _converted(former: Config, arguments: Config) -> Config:
 
 
 def _form(num_hard: int | None, select: str = "walk", shared: bool | None = None) -> str | None:
-    """The `form` with the meaning of the arguments `select` and `shared`."""
+    """Returns the `form` with the meaning of the arguments `select` and `shared`."""
     select = one_of("select", select, ["walk", "frequent"])
     if boolean("shared", shared, or_none=True):
         if num_hard is not None:

@@ -46,7 +46,7 @@ def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -
 
 
 def batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
-    """The labels of `data` in batches, for any argument of `count_labels`."""
+    """Returns the labels of `data` in batches, for any argument of `count_labels`."""
     if not isinstance(data, tf.data.Dataset):
         return [data]
     if steps is not None:

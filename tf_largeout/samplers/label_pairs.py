@@ -87,7 +87,7 @@ class _Counter:
             self.merged()
 
     def merged(self) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct numbers, in rising order, and how often each occurs."""
+        """Returns the distinct numbers, in rising order, and how often each occurs."""
         numbers, times = (
             np.concatenate([np.zeros(0, np.int64), *(part[i] for part in self._parts)])
             for i in (0, 1)

@@ -115,7 +115,7 @@ class LSHPool(Sampler):
     def _union(
         self, queries: TableQueries, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
-        """The classes that each example met most often, in turns."""
+        """Returns the classes that each example met most often, in turns."""
         num, none = self.num_sampled, labels[:, :0]
         lookups = _LOOKUPS * num
         lists, _ = self._tables.tables.query(queries.codes, none, "frequent", num, lookups)

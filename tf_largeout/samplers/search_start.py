@@ -138,7 +138,7 @@ class SearchStart:
         return 2 * tf.math.count_nonzero(often) >= _WATCHED
 
     def has_begun(self) -> bool | tf.Tensor:
-        """Whether the current step searches: True, or a scalar bool tensor."""
+        """Returns whether the current step searches: True, or a scalar bool tensor."""
         if self.step == 0:
             return True
         with devices.host_scope(self._progress):
@@ -159,7 +159,7 @@ class SearchStart:
             self._watched.assign(before._watched)
 
     def started_at(self) -> int:
-        """The number of the step that started, or -1."""
+        """Returns the number of the step that started, or -1."""
         return 0 if self.step == 0 else int(local_variable(self._progress)[1])
 
     def _say(self, step: tf.Tensor) -> bool:
@@ -178,5 +178,5 @@ class SearchStart:
 
 
 def default_step(num_classes: int) -> int:
-    """The earliest step by the rule of `SearchStart`."""
+    """Returns the earliest step by the rule of `SearchStart`."""
     return min(max(num_classes // _CLASSES_PER_STEP, _EARLIEST), _LATEST)

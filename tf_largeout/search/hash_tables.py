@@ -25,7 +25,7 @@ LOOKUPS_PER_ROW = 16  # table entries that a query looks at per row of the most 
 
 
 def most_bits(num_rows: int) -> int:
-    """The most bits of a bucket's number: there are at most `num_rows / 10` buckets."""
+    """Returns the number of bits of a bucket number, for at most `num_rows / 10` buckets."""
     return max(1, min(_MOST_BITS, int(math.log2(max(2, num_rows / 10)))))
 
 
@@ -99,9 +99,9 @@ class HashTables:
     def rebuild(self, embeddings: tf.Variable, seed: tf.Tensor) -> None:
         """Hashes all rows again, with new functions.
 
-        Whether a row and a query share a bucket depends on the random functions. With the same
-        functions, rows that do not share a bucket with similar queries would be missed during
-        the whole training.
+        Whether a row and a query share a bucket depends on the random functions. If the
+        functions stayed the same, a row that shares no bucket with similar queries would be
+        missed during the whole training.
 
         Args:
             embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
@@ -114,7 +114,7 @@ class HashTables:
         lsh_build(embeddings, functions, offsets, ids, *self._family)
 
     def codes(self, vectors: tf.Tensor, labels: tf.Tensor | None = None) -> tf.Tensor:
-        """The buckets of a batch of queries, an argument of the methods below.
+        """Returns the buckets of a batch of queries, an argument of the methods below.
 
         Args:
             vectors: float32 `[n, dim]`: a vector per query, or one per label.
@@ -174,7 +174,7 @@ class HashTables:
         )
 
     def num_entries(self, codes: tf.Tensor) -> tf.Tensor:
-        """The number of entries in the buckets of each query, int64 `[batch]`.
+        """Returns the number of entries in the buckets of each query, int64 `[batch]`.
 
         Args:
             codes: As in `query`.
@@ -214,7 +214,7 @@ class HashTables:
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The rows with the highest scores among the most frequent in a query's buckets.
+        """Returns the best rows among the most frequent ones in a query's buckets.
 
         Args:
             codes: What `codes` returns.
@@ -283,7 +283,7 @@ class HashTables:
         return self.fresh_share(embeddings) < chance + (1 - chance) / 16
 
     def collision_probability(self, cosine: tf.Tensor) -> tf.Tensor:
-        """The probability that vectors share a bucket of one table, for SimHash.
+        """Returns the probability that vectors share a bucket of one table, for SimHash.
 
         This is `(1 - theta / pi)^K` for the angle theta (Charikar 2002), if K is at most
         `most_bits`.
@@ -298,7 +298,7 @@ class HashTables:
         return agree**self.num_hashes
 
     def health(self) -> dict[str, Any]:
-        """Sizes of the buckets.
+        """Returns the sizes of the buckets.
 
         Returns:
             A dict: `num_tables`, `num_hashes` and `num_buckets` per table; the sizes
@@ -308,11 +308,11 @@ class HashTables:
         return health_of([self])
 
     def bucket_sizes(self) -> np.ndarray:
-        """Number of entries of each bucket, int64 `[num_tables, num_buckets]`."""
+        """Returns the number of entries of each bucket, int64 `[num_tables, num_buckets]`."""
         return np.diff(self._offsets.numpy().astype("int64"), axis=1)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The state, by the names of the weights."""
+        """Returns the state, by the names of the weights."""
         weights = (self._functions, self._offsets, self._ids)
         names = ("hash_functions", "table_offsets", "table_ids")
         return {name: w.numpy() for name, w in zip(names, weights, strict=True)}
@@ -322,7 +322,7 @@ class HashTables:
         return self.kind, self.num_hashes, self.num_tables, self._bits, _BIN_SIZE
 
     def _variables(self) -> tuple[tf.Variable, tf.Variable]:
-        """The `tf.Variable`s of offsets and ids on this replica."""
+        """Returns the `tf.Variable`s of offsets and ids on this replica."""
         return local_variable(self._offsets), local_variable(self._ids)
 
     def _new_functions(self, seed: tf.Tensor) -> tf.Tensor:
@@ -370,7 +370,7 @@ def _directions(rows: tf.Tensor) -> tf.Tensor:
 
 
 def _median_bucket_of_rows(sizes: np.ndarray) -> int:
-    """The bucket size that half of the rows do not exceed."""
+    """Returns the bucket size that half of the rows do not exceed."""
     sizes = np.sort(sizes.reshape(-1))
     total = np.cumsum(sizes)
     return int(sizes[np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0

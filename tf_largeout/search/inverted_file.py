@@ -128,7 +128,7 @@ class InvertedFile:
     def search(
         self, queries: tf.Tensor, k: int | tf.Tensor, num_probes: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Most of the `k` rows with the highest scores.
+        """Returns most of the `k` rows with the highest scores.
 
         Args:
             queries: float32 `[batch, dim]`.
@@ -207,11 +207,11 @@ class InvertedFile:
         return health_of([self])
 
     def list_sizes(self) -> np.ndarray:
-        """Number of rows of each list."""
+        """Returns the number of rows of each list."""
         return np.diff(self.variables()[2].numpy().astype(np.int64))
 
     def fitted_at(self) -> int:
-        """The number of the step of the last fit, or -1."""
+        """Returns the number of the step of the last fit, or -1."""
         return int(self.variables()[6].numpy()[1])
 
     def _follow(self, embeddings: tf.Variable, bias: tf.Variable | None) -> bool:
@@ -244,13 +244,13 @@ class InvertedFile:
         return "GPU" not in self.variables()[0].device
 
     def variables(self) -> list[tf.Variable]:
-        """The `tf.Variable`s of the state on this replica, in the order of `PARTS`."""
+        """Returns the `tf.Variable`s of the state on this replica, in the order of `PARTS`."""
         return [local_variable(weight) for weight in self._state]
 
     def _copies(
         self, embeddings: tf.Variable, bias: tf.Variable | None
     ) -> tuple[tf.Tensor, tf.Tensor | None, list[tf.Tensor]]:
-        """The values of embeddings, bias or None, and state."""
+        """Returns the values of embeddings, bias or None, and state."""
         bias = None if bias is None else bias.read_value()
         state = [variable.read_value() for variable in self.variables()]
         return embeddings.read_value(), bias, state

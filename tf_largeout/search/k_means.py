@@ -12,7 +12,7 @@ _LARGEST = 2  # times the mean
 
 
 def k_means_clusters(rows: TensorLike, num_clusters: int) -> np.ndarray:
-    """The cluster of each row, by the spherical k-means that fits an `InvertedFile`.
+    """Returns the cluster of each row, by the spherical k-means that fits an `InvertedFile`.
 
     No cluster has more than twice `num_rows / num_clusters` rows, because the time of a
     function that uses the clusters can depend on the largest one. Larger clusters are clustered

@@ -227,7 +227,7 @@ class KernelTree:
         return self.alpha * tf.square(products) + 1
 
     def masses(self, queries: tf.Tensor) -> tf.Tensor:
-        """The sum of the kernels of all rows for each query, float32 `[batch]`."""
+        """Returns the sum of the kernels of all rows for each query, float32 `[batch]`."""
         queries = self._summed_queries(queries)
         root = self._root(queries.shape[1])
         squares = tf.reduce_sum(tf.matmul(queries, root) * queries, axis=1)
@@ -240,7 +240,7 @@ class KernelTree:
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
     ) -> tf.Tensor:
-        """The mean over the queries of the `q_i` of some rows, by one dense product.
+        """Returns the mean over the queries of the `q_i` of some rows, by one dense product.
 
         Args:
             queries: float32 `[batch, dim]`.
@@ -285,13 +285,13 @@ class KernelTree:
     def _kernel_rows(
         self, embeddings: tf.Variable, bias: tf.Variable | None
     ) -> tuple[tf.Variable, tf.Variable | None]:
-        """The rows that the tree sums."""
+        """Returns the rows that the tree sums."""
         if self._projection:
             return local_variable(self._projection[1]), None
         return embeddings, bias
 
     def _kernel_queries(self, queries: tf.Tensor) -> tf.Tensor:
-        """The queries of the kernel, without a number for the bias."""
+        """Returns the queries of the kernel, without a number for the bias."""
         if not self._projection:
             return queries
         matrix = local_variable(self._projection[0]).read_value()
@@ -301,14 +301,14 @@ class KernelTree:
         )
 
     def _summed_queries(self, queries: tf.Tensor) -> tf.Tensor:
-        """The queries with the width of the rows that are summed."""
+        """Returns the queries with the width of the rows that are summed."""
         queries = self._kernel_queries(queries)
         if self._has_bias and not self._projection:
             queries = tf.pad(queries, [[0, 0], [0, 1]], constant_values=1)
         return queries
 
     def _root(self, dim: int) -> tf.Tensor:
-        """The sum of `w w'` over all rows, `[dim, dim]`."""
+        """Returns the sum of `w w'` over all rows, `[dim, dim]`."""
         rows, columns = np.indices([dim, dim])
         larger, smaller = np.maximum(rows, columns), np.minimum(rows, columns)
         # A slice of the variable would read all of it.
@@ -317,7 +317,7 @@ class KernelTree:
 
 
 def default_leaf_size(dim: int) -> int:
-    """The number of rows of a leaf for a kernel of dimension `dim`.
+    """Returns the number of rows of a leaf for a kernel of dimension `dim`.
 
     Larger leaves need less memory. Up to several times `dim`, they do not need more time.
     """

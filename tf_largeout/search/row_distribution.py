@@ -50,7 +50,7 @@ class RowDistribution:
         self._list_probabilities = tf.where(usable, list_probabilities, 0)
 
     def log_mass(self) -> tf.Tensor:
-        """The log of the softmax's denominator, float32 `[batch]`; -inf without lists.
+        """Returns the log of the softmax's denominator, float32 `[batch]`; -inf without lists.
 
         It joins the distributions of several shards of the rows.
         """
@@ -83,7 +83,7 @@ class RowDistribution:
         return tf.where(self._has_lists, ids, any_row), self._of_members(lists)
 
     def probabilities(self, ids: tf.Tensor) -> tf.Tensor:
-        """The probability of each of some rows in one draw.
+        """Returns the probability of each of some rows in one draw.
 
         Args:
             ids: int64 `[batch, n]` in `[0, num_rows)`.
@@ -94,7 +94,7 @@ class RowDistribution:
         return self._of_members(tf.cast(tf.gather(self._list_of_row, ids), tf.int32))
 
     def _of_members(self, lists: tf.Tensor) -> tf.Tensor:
-        """The probability of one member of each of `lists`, int32 `[batch, n]`."""
+        """Returns the probability of one member of each of `lists`, int32 `[batch, n]`."""
         sizes = tf.cast(tf.gather(self._sizes, lists), tf.float32)
         probabilities = tf.gather(self._list_probabilities, lists, batch_dims=1)
         return tf.where(

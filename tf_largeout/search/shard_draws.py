@@ -9,7 +9,7 @@ _GOLDEN_RATIO = 0.6180339887498949
 
 
 def seed_of(seed: tf.Tensor, number: int) -> tf.Tensor:
-    """The seed of draw `number` of several, int64 `[2]`; draw 0 has `seed` itself."""
+    """Returns the seed of draw `number` of several, int64 `[2]`; draw 0 has `seed` itself."""
     return seed + [number << _SEED_BITS, 0]
 
 

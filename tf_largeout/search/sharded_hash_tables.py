@@ -159,5 +159,5 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
 
 
 def _is_here(shard: RowShard) -> bool:
-    """Whether this process holds the shard's rows."""
+    """Returns whether this process holds the shard's rows."""
     return shard.device_anchor is None or devices.server_of(shard.device_anchor) is None

@@ -55,5 +55,5 @@ class ShardedInvertedFile(ShardedStructure[InvertedFile]):
 
 
 def _per_shard(number: int, num_shards: int) -> int:
-    """The number of lists or probes per shard, from the number for a single file."""
+    """Returns the number of lists or probes per shard, from the number for a single file."""
     return math.ceil(number / math.sqrt(num_shards))

@@ -65,5 +65,5 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
         }
 
     def _masses(self, queries: tf.Tensor) -> tf.Tensor:
-        """The sum of the kernels of each shard, float32 `[batch, num_shards]`."""
+        """Returns the sum of the kernels of each shard, float32 `[batch, num_shards]`."""
         return tf.stack(self.each(lambda _, tree: tree.masses(queries)), axis=1)

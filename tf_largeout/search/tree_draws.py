@@ -109,7 +109,7 @@ class TreeDraws:
         )
 
     def _next_seed(self, number: int) -> tf.Tensor:
-        """A seed that differs from the seeds of the shards."""
+        """Returns a seed that differs from the seeds of the shards."""
         return seed_of(self._seed, len(self._trees.shards) + number)
 
 

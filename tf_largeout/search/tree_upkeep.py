@@ -97,7 +97,7 @@ class TreeUpkeep:
         schedule.assign([step, step])
 
     def built_at(self) -> int:
-        """The number of the step of the last build, or -1."""
+        """Returns the number of the step of the last build, or -1."""
         return int(local_variable(self._schedule)[1])
 
     @property

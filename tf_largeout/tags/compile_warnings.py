@@ -142,7 +142,7 @@ def warn_of_keras_metrics(layer: Any) -> None:
 
 
 def _tables_of(layer: Any) -> list[Any]:
-    """The trained variables that have a row per class."""
+    """Returns the trained variables that have a row per class."""
     tower = getattr(layer, "tower", None)
     if tower is not None:
         return [] if tower.free_rows is None else [tower.free_rows]

@@ -59,7 +59,7 @@ def mark(weight: keras.Variable) -> keras.Variable:
 
 
 def is_marked(variable: Any) -> bool:
-    """Whether a variable has class rows that are rounded at random."""
+    """Returns whether a variable has class rows that are rounded at random."""
     return getattr(variable, _MARK, False)
 
 

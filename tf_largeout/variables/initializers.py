@@ -103,7 +103,7 @@ def get(
 
 
 def get_for_embeddings(identifier: InitializerLike | TensorLike | None) -> Initializer:
-    """The initializer of class embeddings `[n, dim]`, see `get`.
+    """Returns the initializer of class embeddings `[n, dim]`, see `get`.
 
     The default is uniform with variance `1 / (4 dim)`.
     """
@@ -112,7 +112,7 @@ def get_for_embeddings(identifier: InitializerLike | TensorLike | None) -> Initi
 
 
 def get_for_biases(identifier: InitializerLike | TensorLike | None) -> Initializer:
-    """The initializer of biases `[n]`, see `get`. The default is zeros."""
+    """Returns the initializer of biases `[n]`, see `get`. The default is zeros."""
     return get("bias_initializer", identifier, keras.initializers.Zeros())
 
 
@@ -124,7 +124,7 @@ def serialize(initializer: Initializer) -> Config | None:
 
 
 def is_large(shape: Shape) -> bool:
-    """Whether values of `shape` are drawn in a `tf.function`, which takes less memory.
+    """Returns whether values of `shape` are drawn in a `tf.function`, which takes less memory.
 
     Small tensors are drawn eagerly, because this also works in a forked process. If the parent
     process has used TensorFlow, a function never returns in the child, because a fork does not
@@ -134,7 +134,7 @@ def is_large(shape: Shape) -> bool:
 
 
 def without_copies(initializer: Initializer) -> Initializer:
-    """The same initializer, but a random one does not copy a large tensor.
+    """Returns the same initializer, but a random one does not copy a large tensor.
 
     A random Keras initializer draws, scales and shifts into three tensors, so it takes three
     times the memory of the weight. In a function, TensorFlow scales and shifts in place. The

@@ -80,7 +80,7 @@ class PartInitializer:
 
 
 def has_parts(initializer: Initializer) -> bool:
-    """Whether a `PartInitializer` can return the parts of `initializer` one by one."""
+    """Returns whether a `PartInitializer` can return the parts of `initializer` one by one."""
     if isinstance(initializer, (ArrayInitializer, *_CONSTANT)):
         return True
     is_known = _distribution_of(initializer, (1, 1)) is not None

@@ -21,7 +21,7 @@ def replica_id() -> int:
 
 
 def is_first_replica() -> bool:
-    """Whether this is replica 0, which writes logs and warnings for all."""
+    """Returns whether this is replica 0, which writes logs and warnings for all."""
     return replica_id() == 0
 
 
@@ -70,7 +70,7 @@ def summed(value: tf.Tensor) -> tf.Tensor:
 
 
 def _components(variable: keras.Variable) -> tuple[tf.Variable, ...]:
-    """The variables of the replicas of this worker, in the order of the replicas."""
+    """Returns the variables of the replicas of this worker, in the order of the replicas."""
     value = variable.value
     strategy = getattr(value, "distribute_strategy", None) or tf.distribute.get_strategy()
     return strategy.experimental_local_results(value)

@@ -30,13 +30,13 @@ class RowShard:
     device_anchor: keras.Variable | None = None
 
     def place(self) -> AbstractContextManager[None]:
-        """The scope of the device that holds the rows."""
+        """Returns the scope of the device that holds the rows."""
         anchor = self.device_anchor
         device = None if anchor is None else getattr(anchor.value, "device", None)
         return tf.device(device) if device else contextlib.nullcontext()
 
     def name_of(self, name: str) -> str:
-        """The name of a weight that belongs to this shard only."""
+        """Returns the name of a weight that belongs to this shard only."""
         return name if self.num_shards == 1 else f"{name}_{self.number}_of_{self.num_shards}"
 
     def contains(self, ids: tf.Tensor) -> tf.Tensor:

@@ -74,12 +74,12 @@ def _report_conversion(weights: NamedWeights, values: Mapping[str, Any], layer: 
 
 
 def is_of_sampler(name: str) -> bool:
-    """Whether a weight of that name holds state of a sampler."""
+    """Returns whether a weight of that name holds state of a sampler."""
     return name == "seed_state" or name.startswith("sampler_")
 
 
 def _shapes(arrays: Mapping[str, Any]) -> tuple[dict[str, Shape], dict[str, Shape]]:
-    """The shapes of the weights of the layer by name, and of those of its sampler."""
+    """Returns the shapes of the weights of the layer by name, and of those of its sampler."""
     of_layer: dict[str, Shape] = {}
     of_sampler: dict[str, Shape] = {}
     for name, array in arrays.items():
@@ -90,7 +90,7 @@ def _shapes(arrays: Mapping[str, Any]) -> tuple[dict[str, Shape], dict[str, Shap
 def _loaded_state(
     needed: Mapping[str, Shape], found: Mapping[str, Shape], layer: str, sampler: str | None
 ) -> set[str]:
-    """The names of the sampler's weights that can be loaded; logs which cannot."""
+    """Returns the names of the sampler's weights that can be loaded; logs which cannot."""
     if needed == found:
         return set(needed)
     if sampler is None:
@@ -119,5 +119,5 @@ def _loaded_state(
 
 
 def _without_shard(name: str) -> str:
-    """The name of a weight without the number of its shard."""
+    """Returns the name of a weight without the number of its shard."""
     return _SHARD.sub("", name)

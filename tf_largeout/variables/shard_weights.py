@@ -78,6 +78,6 @@ def add_shards(
 
 
 def _device_scope(shard: int) -> contextlib.AbstractContextManager[None]:
-    """The device scope of the server that stores a shard."""
+    """Returns the device scope of the server that stores a shard."""
     device = cluster.device_of(shard)
     return contextlib.nullcontext() if device is None else tf.device(device)

@@ -87,7 +87,7 @@ def _has_shards(child: Any) -> bool:
 
 
 def _slices(table: ShardedTable) -> Any:
-    """An object that TensorFlow saves in slices; the same object at each call."""
+    """Returns an object that TensorFlow saves in slices; the same object at each call."""
     if not hasattr(table, _SLICES):
         values = [shard.value for shard in table.shards]
         setattr(table, _SLICES, sharded_variable(values, table.name))
@@ -111,7 +111,7 @@ def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
 
 
 def _holder(children: Sequence[Any]) -> tf.Module:
-    """An object whose `list` TensorFlow can save."""
+    """Returns an object whose `list` TensorFlow can save."""
     holder = tf.Module()
     holder.list = list(children)
     return holder

@@ -128,12 +128,12 @@ def bounds(num_rows: int, num_shards: int) -> list[tuple[int, int]]:
 
 
 def table_of(variable: Any) -> ShardedTable | None:
-    """The table of which a variable is a shard, or None."""
+    """Returns the table of which a variable is a shard, or None."""
     return getattr(variable, _TABLE, None)
 
 
 def is_shard(variable: Any) -> bool:
-    """Whether `variable` is a shard of a table, or a slot of a shard."""
+    """Returns whether `variable` is a shard of a table, or a slot of a shard."""
     return table_of(getattr(variable, _SLOT_OF, variable)) is not None
 
 

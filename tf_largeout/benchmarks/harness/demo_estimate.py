@@ -37,7 +37,7 @@ class Speed:
 
 
 def measure(task_name, method, tested):
-    """The `Speed` of a method, measured in a separate process.
+    """Returns the `Speed` of a method, measured in a separate process.
 
     Args:
         task_name: Key of `TASKS`.

@@ -162,7 +162,7 @@ def _label_ends(axes, logs, styles):
 
 
 def new_figure(size, columns=1):
-    """A figure of `size` inches and its axes, a list if `columns` is above 1."""
+    """Returns a figure of `size` inches and its axes, a list if `columns` is above 1."""
     import matplotlib
 
     matplotlib.use("Agg")

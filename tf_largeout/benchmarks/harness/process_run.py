@@ -30,11 +30,11 @@ class ProcessRun(abc.ABC):
 
     @abc.abstractmethod
     def identity(self):
-        """The settings that identify the log of this run, as a dict."""
+        """Returns the settings that identify the log of this run, as a dict."""
 
     @abc.abstractmethod
     def is_finished(self, log):
-        """Whether nothing is left to train."""
+        """Returns whether nothing is left to train."""
 
     @abc.abstractmethod
     def train(self):
@@ -74,7 +74,7 @@ class ProcessRun(abc.ABC):
         return self.read_log()
 
     def read_log(self):
-        """The log so far, or a new one.
+        """Returns the log so far, or a new one.
 
         Raises:
             ValueError: If the log belongs to a run with other settings.

@@ -41,7 +41,7 @@ class Task:
         return keras.Input(shape=features.shape[1:], dtype=features.dtype.name)
 
     def encoder(self, dim):
-        """The encoder that every method trains on this task."""
+        """Returns the encoder that every method trains on this task."""
         if self.num_features:
             return EmbeddingBag(self.num_features, dim)
         return keras.layers.Dense(dim)
@@ -56,7 +56,7 @@ class Task:
                 return
 
     def test_sample(self, size=None):
-        """A fixed sample of the test examples: (features, labels)."""
+        """Returns a fixed sample of the test examples: (features, labels)."""
         features, labels = self.test
         if size is None or size >= len(labels):
             return features, labels
@@ -83,7 +83,7 @@ def load(name, batch_size, seed=0, on_validation=False):
 
 
 def from_dataset(name, batch_size, seed, on_validation):
-    """A dataset of this package as a task."""
+    """Returns a dataset of this package as a task."""
     data = datasets.load(
         name,
         batch_size=batch_size,
@@ -101,7 +101,7 @@ def from_dataset(name, batch_size, seed, on_validation):
 
 
 def synthetic(num_classes=2000, examples=20_000, max_labels=1):
-    """A task for tests: each class has four features, and noise hides some of them."""
+    """Returns a task for tests: each class has four features, and noise hides some of them."""
 
     def task(name, batch_size, seed, on_validation):
         rng = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def synthetic(num_classes=2000, examples=20_000, max_labels=1):
 
 
 def from_arrays(features, labels, num_features, num_classes, batch_size):
-    """A task of examples in memory; the last tenth is the test split."""
+    """Returns a task of examples in memory; the last tenth is the test split."""
     split = len(labels) * 9 // 10
     known = labels[:split][labels[:split] >= 0]
     return Task(

@@ -62,7 +62,7 @@ class TrainingRun(ProcessRun):
         return bool(points) and self.is_over(points[-1]["seconds"], points[-1]["steps"])
 
     def is_over(self, seconds, steps):
-        """Whether the training is complete after this many seconds and steps."""
+        """Returns whether the training is complete after this many seconds and steps."""
         return steps >= self.steps if self.steps else seconds >= self.seconds
 
     def train(self):

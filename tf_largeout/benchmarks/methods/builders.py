@@ -8,7 +8,7 @@ from tf_largeout.layers import EmbeddingBag, HashedBigrams, LargeOutput
 
 
 def stock(task, settings, loss=None, model_class=CandidateModel):
-    """A model that trains with a loss of `tf.nn`, or with that of `model_class`."""
+    """Returns a model that trains with a loss of `tf.nn`, or with that of `model_class`."""
     return model_class(
         task.encoder(settings.dim),
         task.num_classes,
@@ -20,7 +20,7 @@ def stock(task, settings, loss=None, model_class=CandidateModel):
 
 
 def ours(task, settings, samplers=SAMPLERS, **options):
-    """The task's encoder and a `LargeOutput`.
+    """Returns the task's encoder and a `LargeOutput`.
 
     `samplers` is the table of the names in the settings; `options` are other arguments of the
     layer.
@@ -47,7 +47,7 @@ def residual(task, settings, pairs_per_id=0):
 
 
 def _output(task, settings, samplers=SAMPLERS, **options):
-    """A `LargeOutput` with the sampler of the settings."""
+    """Returns a `LargeOutput` with the sampler of the settings."""
     sampler = samplers[settings.sampler](task, settings.num_sampled)
     if settings.search:
         sampler = samplers[settings.search](

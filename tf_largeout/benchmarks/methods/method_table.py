@@ -76,7 +76,7 @@ class Method:
         return Settings(**chosen)
 
     def model(self, task, settings):
-        """A compiled model of this method, ready for `fit`."""
+        """Returns a compiled model of this method, ready for `fit`."""
         model = self.build(task, settings)
         model.compile(
             optimizer=OPTIMIZERS[settings.optimizer](settings.learning_rate),
@@ -114,7 +114,7 @@ def method_of_ours(
     build=ours,
     **options,
 ):
-    """A method of this package; all share the settings of the static one.
+    """Returns a method of this package; all share the settings of the static one.
 
     `search` with its `options` finds hard negatives; `sampler` is the same on every task, by
     default the tuned one; `loss` and `build` as in `Method`.

@@ -35,7 +35,7 @@ class Problem:
     most_k: int
 
     def with_bias_column(self):
-        """The rows with their biases as an additional number, for queries with a 1."""
+        """Returns the rows with their biases as an additional number, for queries with a 1."""
         return np.concatenate([self.rows, self.bias[:, np.newaxis]], axis=1)
 
 

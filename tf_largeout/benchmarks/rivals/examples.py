@@ -23,7 +23,7 @@ class Examples:
 
     @classmethod
     def of_task(cls, task):
-        """The examples of a `Task`.
+        """Returns the examples of a `Task`.
 
         Raises:
             ValueError: If the examples of the task are dense vectors.

@@ -32,6 +32,6 @@ class TfIdf:
         return Ragged.from_lengths(ids, np.bincount(rows, minlength=len(features))), weights
 
     def _counted(self, features):
-        """The distinct `row * num_features + id`, and the count of each."""
+        """Returns the distinct `row * num_features + id`, and the count of each."""
         rows = np.repeat(np.arange(len(features), dtype=np.int64), features.lengths)
         return np.unique(rows * self.num_features + features.values, return_counts=True)

@@ -54,6 +54,6 @@ def _members(tree: tarfile.TarFile, suffixes: tuple[str, ...]) -> Iterator[tuple
 
 
 def is_test(path: str) -> bool:
-    """Whether a file is in the test split: `md5(path) % 10 == 0`."""
+    """Returns whether a file is in the test split: `md5(path) % 10 == 0`."""
     digest = hashlib.md5(path.encode("utf-8", "surrogateescape"), usedforsecurity=False)
     return int(digest.hexdigest(), 16) % 10 == 0
