@@ -37,7 +37,7 @@ def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the log of the sum over classes of `exp(score)`, and the scores of the labels.
 
     Args:
-        fold: See the module.
+        fold: See the docstring of the module.
         labels: int64 `[B, L]`, padded with -1.
 
     Returns:
@@ -58,7 +58,7 @@ def log_partitions(fold: Fold, batch: tf.Tensor, log_weight: Elementwise) -> tf.
     """Returns the log of the sum over classes of `exp(log_weight(score))`, float32 `[B]`.
 
     Args:
-        fold: See the module.
+        fold: See the docstring of the module.
         batch: int32, the number of examples.
         log_weight: An elementwise function.
     """
@@ -96,7 +96,7 @@ def top_k(fold: Fold, batch: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, 
     """Returns the `k` classes with the highest scores; for equal scores, lower ids first.
 
     Args:
-        fold: See the module.
+        fold: See the docstring of the module.
         batch: int32, the number of examples.
         k: Between 1 and the number of classes.
 

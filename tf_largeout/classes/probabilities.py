@@ -39,9 +39,9 @@ def softmax(
     """Returns `exp(f(s_c)) / sum_d exp(f(s_d))`, where d runs over all classes.
 
     Args:
-        scores: See the module.
-        queries: See the module.
-        classes: See the module.
+        scores: See the docstring of the module.
+        queries: See the docstring of the module.
+        classes: See the docstring of the module.
         log_weight: The elementwise function f; None for the identity.
     """
     flat = tf.reshape(queries, [-1, queries.shape[-1]])

@@ -39,8 +39,8 @@ class HashTables:
     """L tables of K hashes over N rows, and the hash functions.
 
     The state takes at most `4.4 L N` bytes, because no table has more than N / 10 buckets. If K
-    hash values have more bits than the number of a bucket, they are mixed to fewer bits. The
-    state and the queries are on the device of the rows.
+    hash values have more bits than a bucket number, they are mixed to fewer bits. The state and
+    the queries are on the device of the rows.
 
     Args:
         kind: "simhash", "dwta" or "wta", see `ops.hash_ops`.

@@ -52,7 +52,7 @@ class RowDistribution:
     def log_mass(self) -> tf.Tensor:
         """Returns the log of the softmax's denominator, float32 `[batch]`; -inf without lists.
 
-        It joins the distributions of several shards of the rows.
+        Use it to join the distributions of several shards of the rows.
         """
         mass = tf.reduce_logsumexp(self._scores, axis=1)
         return tf.where(self._has_lists[:, 0], mass, -float("inf"))
