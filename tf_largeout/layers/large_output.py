@@ -144,8 +144,9 @@ class LargeOutput(ClassOutput):
         ValueError: If an argument has the wrong type or is out of range, an array of initial
             values does not have the shape of its weight, or two arguments cannot be combined.
             Also if `activity_regularizer` is given (it would need all logits in each step), or
-            if the input has fewer than two dimensions or an unknown last dimension. The message
-            says what to use instead.
+            if the input has fewer than two dimensions or an unknown last dimension, or if the
+            class rows are larger than the memory of this machine. The message says what to use
+            instead.
     """
 
     rankings = ("logit", "absolute")
@@ -246,6 +247,7 @@ class LargeOutput(ClassOutput):
     def _add_tables(self, dim: int) -> None:
         if self._tied is None:
             shape, dtype = (self.num_classes, dim), self.embeddings_dtype
+            arguments.require_memory_for(shape, dtype or self.variable_dtype)
             self.embeddings = self.add_class_weight(
                 "embeddings", shape, self.embeddings_initializer, dtype
             )

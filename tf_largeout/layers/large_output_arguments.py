@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.layers.item_tower import ItemTower
+from tf_largeout.variables.machine_memory import memory_of_machine, require_memory
 
 LEARNED = "learned"
 
@@ -91,3 +92,22 @@ def checked_dtype(embeddings_dtype: Any, has_own_table: bool) -> str | None:
             "`embeddings` and embeddings_dtype='bfloat16'. Leave one of them out."
         )
     return dtype
+
+
+def require_memory_for(shape: tuple[int, int], dtype: str) -> None:
+    """Raises an error for a matrix of class rows that does not fit into this machine.
+
+    Rows that can be on a GPU or on another machine are not checked.
+    """
+    if tf.distribute.has_strategy() or tf.config.get_visible_devices("GPU"):
+        return
+    numbers = shape[0] * shape[1]
+    advice = "Lower the width of the features, or use several machines (`num_shards`)."
+    if dtype == "float32" and 2 * numbers < memory_of_machine():
+        advice = f'`embeddings_dtype="bfloat16"` takes half of this. {advice}'
+    require_memory(
+        numbers * tf.as_dtype(dtype).size,
+        f"The matrix of {shape[0]:,} class rows of width {shape[1]} in {dtype}, without the "
+        "state of the optimizer,",
+        advice,
+    )

@@ -1,7 +1,6 @@
 """Hash tables: they find the rows in the same buckets as a query."""
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_qu
 from tf_largeout.ops.row_dot_ops import row_dots
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
+from tf_largeout.variables.machine_memory import require_memory
 from tf_largeout.variables.replicas import local_variable
 
 BITS_PER_VALUE = {"simhash": 1, "dwta": 3, "wta": 3}
@@ -82,7 +82,11 @@ class HashTables:
         self._bits = min(bits, most_bits(num_rows_of_all or num_rows))
         offsets_shape = (self.num_tables, 2**self._bits + 1)
         ids_shape = (self.num_tables, num_rows)
-        self._check_memory(4 * (math.prod(offsets_shape) + math.prod(ids_shape)), num_parts)
+        require_memory(
+            4 * (math.prod(offsets_shape) + math.prod(ids_shape)) * num_parts,
+            f"The ids of {num_rows * num_parts:,} rows in {self.num_tables} hash tables",
+            f"Received: num_tables={self.num_tables}. Lower it.",
+        )
         with tf.init_scope(), tf.device("CPU:0"):
             functions = self._new_functions(tf.constant([0, 0], tf.int64)).numpy()
         self._functions = add_weight(
@@ -328,16 +332,6 @@ class HashTables:
     def _new_functions(self, seed: tf.Tensor) -> tf.Tensor:
         family = (self.kind, self._dim, self.num_hashes, self.num_tables)
         return hash_functions(*family, seed, _BIN_SIZE)
-
-    def _check_memory(self, needed_per_part: int, num_parts: int) -> None:
-        needed = needed_per_part * num_parts
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if needed > available:
-            raise ValueError(
-                f"{self.num_tables} hash tables over {self._num_rows * num_parts} rows take "
-                f"{needed / 2**30:.1f} GiB, and this machine has {available / 2**30:.1f} GiB. "
-                f"Received: num_tables={self.num_tables}. Lower it."
-            )
 
 
 def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
