@@ -132,6 +132,31 @@ def test_a_step_that_autograph_has_converted_is_found():
     assert found == [True]
 
 
+@pytest.mark.parametrize("own_step", [False, True])
+def test_the_optimizer_of_a_first_step_is_built_before_its_trace(own_step):
+    class Model(keras.Model):
+        def train_step(self, data):
+            return super().train_step(data)
+
+    found = []
+
+    def loss(y, outputs):
+        keras_internals.build_optimizer_of_step()
+        found.append(model.optimizer.built)
+        raise ValueError("after the build")
+
+    inputs = keras.Input([3])
+    outputs = keras.layers.Dense(1)(inputs)
+    model = (Model if own_step else keras.Model)(inputs, outputs)
+    model.compile(keras.optimizers.Adam(), loss)
+    with pytest.raises(ValueError, match="after the build"):
+        model.fit(X, X[:, :1], verbose=0)
+    assert found == [not own_step]
+    if not own_step:
+        for variable in model.optimizer.variables:
+            assert np.all(np.isfinite(variable))  # is initialized
+
+
 def test_two_calls_have_the_frames_of_their_caller_in_common():
     def inner():
         return keras_internals.call_stack()

@@ -20,6 +20,7 @@ import keras
 import tensorflow as tf
 
 _TRAINING_OF_STEP = {"train_step": True, "test_step": False, "predict_step": False}
+_TRAIN_STEP = keras.Model.train_step
 _VARIABLE_LISTS = ("_variables", "_trainable_variables")
 _COLUMN_SLOTS = "_c"  # of Adafactor: one value per column of a matrix
 _AVERAGES = "_model_variables_moving_average"
@@ -121,6 +122,30 @@ def retrace_after_error() -> Iterator[None]:
         if model is not None:
             model.train_function = None
         raise
+
+
+def build_optimizer_of_step() -> None:
+    """Creates the variables of the optimizer before a first step whose trace may fail.
+
+    In the first step of `fit`, Keras creates them while TensorFlow traces the step. If the
+    trace then fails, for example in a metric, they are never initialized, but the optimizer
+    counts as built. Then no later `fit` could use it. This function creates them outside of
+    the trace. It must be called in a training step, after all layers were called. It does
+    nothing under a strategy, where Keras creates them before the trace, and in a model with
+    another `train_step`, which may train other variables.
+
+    Relies on: the same as `training_of_step`; `train_step` passing the trainable weights of
+    the model to its optimizer; and the attribute `built` of optimizers.
+    """
+    model = training_model()
+    if model is None or type(model).train_step is not _TRAIN_STEP:
+        return
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None or optimizer.built or tf.distribute.has_strategy():
+        return
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            optimizer.build(model.trainable_variables)
 
 
 def call_stack() -> list[int]:

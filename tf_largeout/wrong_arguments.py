@@ -1,4 +1,4 @@
-"""Errors for arguments of other libraries that our layers and losses do not have."""
+"""Errors for arguments of other libraries that our classes do not have."""
 
 import inspect
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ _OF_SOFTMAX = (
     "SoftmaxLoss, SampledSoftmaxLoss and AbsoluteSoftmaxLoss have this argument. The guide on "
     "losses and metrics lists all losses that have it."
 )
-_OF_LOSSES = {
+OF_LOSSES = {
     "class_weight": "Its name is `class_weights`. It is an array with one weight per class.",
     "class_weights": _OF_SOFTMAX,
     "from_logits": "The layer always returns logits. Leave it out.",
@@ -67,6 +67,51 @@ _OF_LOSSES = {
     "smoothing": "Its name is `label_smoothing`.",
     "temperature": _SCALE,
 }
+_NUM_SAMPLED = "Its name is `num_sampled`, the first argument."
+_K = "Its name is `k`, the first argument."
+_COUNTS = (
+    "Samplers that draw by frequency have the argument `counts`: "
+    "tf_largeout.samplers.UnigramSampler(512, counts=counts)."
+)
+_OF_LAYER = "It is an argument of the output layer. Leave it out."
+OF_SAMPLERS = {
+    "counts": _COUNTS,
+    "labels": "Pass them to the method `adapt` of a UnigramSampler: sampler.adapt(labels).",
+    "nlist": "Its name is `num_lists`, an argument of InvertedFileSampler.",
+    "nprobe": "Its name is `num_probes`, an argument of InvertedFileSampler.",
+    "num_classes": _OF_LAYER,
+    "num_negatives": _NUM_SAMPLED,
+    "num_samples": _NUM_SAMPLED,
+    "num_true": "The shape of the labels determines it. Leave it out.",
+    "range_max": "The layer determines it, by `num_classes`. Leave it out.",
+    "remove_accidental_hits": "It is an argument of sampled losses, with the default True.",
+    "replacement": "Draws are without replacement by default. Static samplers have `unique`.",
+    "temperature": _SCALE,
+    "unigrams": _COUNTS,
+}
+OF_METRICS = {
+    "from_logits": "The layer always returns logits. Leave it out.",
+    "ignore_class": "Pass it to the loss. The metrics of the same output then ignore it too.",
+    "num_classes": _OF_LAYER,
+    "top_k": _K,
+}
+_BY_ROWS = "`build` takes it from the class rows. Leave it out."
+_PRODUCTS = (
+    "Indexes search for the highest inner products. For cosines, pass rows and queries of "
+    "length 1."
+)
+OF_INDEXES = {
+    "M": "Its name is `max_neighbors`, an argument of HnswIndex.",
+    "dim": _BY_ROWS,
+    "efConstruction": "Its name is `ef_construction`, an argument of HnswIndex.",
+    "ef": "Its name is `ef_search`, an argument of HnswIndex.",
+    "k": "It is an argument of `top_k`. Leave it out.",
+    "metric": _PRODUCTS,
+    "nlist": "Its name is `num_lists`, an argument of InvertedFileIndex.",
+    "nprobe": "Its name is `num_probes`, an argument of InvertedFileIndex.",
+    "num_classes": _BY_ROWS,
+    "space": _PRODUCTS,
+}
 
 
 def refuse_wrong_arguments(layer: str, arguments: Mapping[str, Any]) -> None:
@@ -79,18 +124,21 @@ def refuse_wrong_arguments(layer: str, arguments: Mapping[str, Any]) -> None:
     _refuse(layer, arguments, _OF_LAYERS)
 
 
-def refuse_wrong_arguments_of_loss(loss: type, arguments: Mapping[str, Any]) -> None:
-    """Does the same as `refuse_wrong_arguments`, for a loss.
+def refuse_wrong_arguments_of(
+    cls: type, arguments: Mapping[str, Any], what_to_do: Mapping[str, str]
+) -> None:
+    """Does the same as `refuse_wrong_arguments`, for a class that is not a layer.
 
     Args:
-        loss: The class of the loss. Arguments of its constructor are accepted. If the
-            constructor takes `**kwargs`, all arguments are accepted.
+        cls: The class. Arguments of its constructor are accepted. If the constructor takes
+            `**kwargs`, all arguments are accepted.
         arguments: All keyword arguments of the constructor.
+        what_to_do: `OF_LOSSES`, `OF_SAMPLERS`, `OF_METRICS` or `OF_INDEXES`.
     """
-    known = inspect.signature(loss).parameters
+    known = inspect.signature(cls).parameters
     if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
         others = {name: value for name, value in arguments.items() if name not in known}
-        _refuse(loss.__name__, others, _OF_LOSSES)
+        _refuse(cls.__name__, others, what_to_do)
 
 
 def _refuse(owner: str, arguments: Mapping[str, Any], what_to_do: Mapping[str, str]) -> None:

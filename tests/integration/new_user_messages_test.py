@@ -228,6 +228,26 @@ ERRORS = {
         lambda: tflo.losses.SampledSoftmaxLoss(num_sampled=10),
         r"no argument `num_sampled`. Received: num_sampled=10.*UniformSampler\(512\)",
     ),
+    "num_negatives of a sampler": (
+        lambda: tflo.samplers.UniformSampler(num_negatives=10),
+        "UniformSampler has no argument `num_negatives`. Received: .*=10. .* `num_sampled`",
+    ),
+    "counts of another sampler": (
+        lambda: tflo.samplers.LSHSampler(8, counts=[1, 2]),
+        r"no argument `counts`.*UnigramSampler\(512, counts=counts\)",
+    ),
+    "top_k of a metric": (
+        lambda: tflo.metrics.PrecisionAtK(top_k=5),
+        "PrecisionAtK has no argument `top_k`. Received: top_k=5. Its name is `k`",
+    ),
+    "nprobe of an index": (
+        lambda: tflo.retrieval.InvertedFileIndex(nprobe=8),
+        "InvertedFileIndex has no argument `nprobe`.*`num_probes`",
+    ),
+    "M of an index": (
+        lambda: tflo.retrieval.HnswIndex(M=16),
+        "HnswIndex has no argument `M`.*`max_neighbors`",
+    ),
     "temperature of a loss": (
         lambda: tflo.losses.SoftmaxLoss(temperature=0.1),
         r"LargeOutput\(num_classes, scale=1 / temperature\)",
@@ -246,6 +266,10 @@ ERRORS = {
     ),
     "unknown argument of a loss": (
         lambda: raised_as_value_error(lambda: tflo.losses.SoftmaxLoss(no_such=1)),
+        "unexpected keyword argument 'no_such'",
+    ),
+    "unknown argument of a sampler": (
+        lambda: raised_as_value_error(lambda: tflo.samplers.UniformSampler(no_such=1)),
         "unexpected keyword argument 'no_such'",
     ),
     "margin in degrees": (

@@ -3,10 +3,9 @@
 from typing import Any
 
 import keras
-import numpy as np
-import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
+from tf_largeout.callbacks.examples import require_labels, sample_of
 
 
 class ExactMetrics(keras.callbacks.Callback):
@@ -66,13 +65,9 @@ class ExactMetrics(keras.callbacks.Callback):
         super().__init__()
         count = whole_number("num_examples", num_examples, or_none=True)
         self._every = whole_number("every", every, or_none=True)
-        if y is None and any(hasattr(one, "shape") for one in keras.tree.flatten(x)):
-            raise ValueError(
-                "`y` must contain the labels if `x` contains arrays. Received: y=None. Pass "
-                "ExactMetrics(x, y), or a tf.data.Dataset of batches (x, y)."
-            )
+        require_labels("ExactMetrics", x, y)
         data = (x, y, sample_weight)
-        self._x, self._y, self._weight = data if y is None else _sample_of(data, count)
+        self._x, self._y, self._weight = data if y is None else sample_of(data, count)
         self._batch_size, self._prefix = batch_size, prefix
         self.results: list[dict[str, float]] = []
         self._last_step = 0
@@ -114,30 +109,3 @@ class ExactMetrics(keras.callbacks.Callback):
             for name, value in self.results[-1].items():
                 if name != "step":
                     logs[f"{self._prefix}{name}"] = value
-
-
-def _sample_of(data: tuple[Any, Any, Any], count: int | None) -> tuple[Any, Any, Any]:
-    """Returns `count` examples of `(x, y, sample_weight)`, drawn at random but in order."""
-    for one in keras.tree.flatten(data):
-        if isinstance(one, tf.SparseTensor | tf.RaggedTensor):
-            raise ValueError(
-                "`x`, `y` and `sample_weight` must be arrays. Received: a "
-                f"{type(one).__name__}. Pass a tf.data.Dataset of batches as `x`."
-            )
-    arrays = keras.tree.map_structure(np.asarray, data, none_is_leaf=False)
-    lengths = {len(one) for one in keras.tree.flatten(arrays) if one is not None and one.ndim}
-    if len(lengths) != 1:
-        raise ValueError(
-            "`x`, `y` and `sample_weight` must be arrays with as many rows as there are "
-            f"examples. Received arrays with these numbers of rows: {sorted(lengths)}."
-        )
-    number = lengths.pop()
-    if count is not None and count < number:
-        rows = np.sort(np.random.default_rng(0).permutation(number)[:count])
-        arrays = keras.tree.map_structure(lambda one: one[rows], arrays, none_is_leaf=False)
-    return keras.tree.map_structure(_without_strings, arrays, none_is_leaf=False)
-
-
-def _without_strings(array: np.ndarray) -> np.ndarray | tf.Tensor:
-    """Returns strings as a tensor, because `evaluate` does not accept NumPy strings."""
-    return tf.constant(array) if array.dtype.kind in "SUO" else array

@@ -7,12 +7,17 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
-from tf_largeout.keras_internals import mask_of, retrace_after_error, set_mask
+from tf_largeout.keras_internals import (
+    build_optimizer_of_step,
+    mask_of,
+    retrace_after_error,
+    set_mask,
+)
 from tf_largeout.packed_arrays import unpack
 from tf_largeout.tags.example_weights import per_example
 from tf_largeout.tags.output_tag import OutputTag, tag_of
 from tf_largeout.types import Config, DTypeLike, TensorLike
-from tf_largeout.wrong_arguments import refuse_wrong_arguments_of_loss
+from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -81,7 +86,7 @@ class TaggedLoss(keras.losses.Loss):
         _define_both_names(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedLoss":
-        refuse_wrong_arguments_of_loss(cls, kwargs)
+        refuse_wrong_arguments_of(cls, kwargs, OF_LOSSES)
         return super().__new__(cls)
 
     def __init__(
@@ -143,7 +148,9 @@ class TaggedLoss(keras.losses.Loss):
     ) -> tf.Tensor:
         # Overridden because Keras would cast the labels to float32, which is wrong above 2^24.
         with retrace_after_error():
-            return self._value(y_true, y_pred, sample_weight)
+            value = self._value(y_true, y_pred, sample_weight)
+        build_optimizer_of_step()  # a metric may fail before the trace ends
+        return value
 
     def _value(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None

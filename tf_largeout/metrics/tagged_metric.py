@@ -1,6 +1,7 @@
 """The base class of all metrics of this library."""
 
 import logging
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -9,6 +10,7 @@ from tf_largeout.keras_internals import mask_of, monitored_names
 from tf_largeout.tags.example_weights import per_example
 from tf_largeout.tags.output_tag import OutputTag, tag_of
 from tf_largeout.types import TensorLike
+from tf_largeout.wrong_arguments import OF_METRICS, refuse_wrong_arguments_of
 
 
 class TaggedMetric(keras.metrics.Metric):
@@ -38,6 +40,10 @@ class TaggedMetric(keras.metrics.Metric):
     _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
     _is_unknown_in_training = False
     _has_warned_of_monitors = False
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedMetric":
+        refuse_wrong_arguments_of(cls, kwargs, OF_METRICS)
+        return super().__new__(cls)
 
     def add_examples(
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor, weights: tf.Tensor

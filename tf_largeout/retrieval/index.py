@@ -14,6 +14,7 @@ from tf_largeout.retrieval import index_file
 from tf_largeout.retrieval.compiled_search import CompiledSearch
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
+from tf_largeout.wrong_arguments import OF_INDEXES, refuse_wrong_arguments_of
 
 
 class Search(Protocol):
@@ -49,6 +50,10 @@ class Index(abc.ABC, Generic[SearchT]):
 
     `add`, `update` and `remove` copy all rows once per call, so change many rows in one call.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Index[SearchT]":
+        refuse_wrong_arguments_of(cls, kwargs, OF_INDEXES)
+        return super().__new__(cls)
 
     def __init__(self) -> None:
         self._compiled: CompiledSearch | None = None

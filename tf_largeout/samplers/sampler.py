@@ -14,6 +14,7 @@ from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike
+from tf_largeout.wrong_arguments import OF_SAMPLERS, refuse_wrong_arguments_of
 
 
 class ClassLayer(Protocol):
@@ -74,6 +75,10 @@ class Sampler:
 
     searches = uses_previous = needs_one_table = False
     parts: tuple["Sampler", ...] = ()
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Sampler":
+        refuse_wrong_arguments_of(cls, kwargs, OF_SAMPLERS)
+        return super().__new__(cls)
 
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
@@ -219,10 +224,20 @@ class Sampler:
         Returns:
             `SampledValues`, or `HeadAndTail`: classes per example and shared classes.
         """
+        self.prepare(layer)
+        return self.sample_outside_step(features, labels, layer, previous)
+
+    def sample_outside_step(
+        self,
+        features: TensorLike | None,
+        labels: TensorLike,
+        layer: ClassLayer,
+        previous: TensorLike | None = None,
+    ) -> SampledValues | HeadAndTail:
+        """As `sample`, but outside of a training step: without `prepare`."""
         labels = tf.convert_to_tensor(labels, tf.int64)
         if features is not None:
             features = tf.cast(tf.stop_gradient(features), tf.float32)
-        self.prepare(layer)
         if self.uses_previous:
             if previous is None:
                 previous = tf.fill(tf.shape(labels)[:1], -1)

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout.tags import hardness
 from tf_largeout.tags.candidates import Candidates, score_candidates
 from tf_largeout.tags.compile_warnings import (
     require_row_sparse_optimizer,
@@ -103,6 +104,37 @@ class LazyLogits(OutputTag):
         check = tf.debugging.assert_equal(labels, self._candidates.labels, message)
         with tf.control_dependencies([] if check is None else [check]):
             return tf.identity(ranks)
+
+    def hardness(self, labels: tf.Tensor, num_examples: int) -> tf.Tensor:
+        """Returns the mean `softmax_mass` of negatives that are drawn for this measurement.
+
+        The draw changes the seed of the layer and counters of the sampler, but no search
+        structure.
+
+        Args:
+            labels: int64 `[B, L]`, padded with -1.
+            num_examples: Number of examples to draw for, spread evenly over those that have
+                labels. It determines what samplers draw whose classes the batch shares.
+
+        Returns:
+            float32 scalar, NaN if no example has labels.
+        """
+        layer, sampler = self.layer, self.layer.sampler
+        previous = self._previous_labels(labels) if sampler.uses_previous else None
+        rows = tf.where(tf.reduce_any(labels >= 0, axis=1))[:, 0]
+        size = tf.shape(rows)[0]
+        number = tf.minimum(size, num_examples)
+        rows = tf.gather(rows, tf.range(number) * size // tf.maximum(number, 1))
+        features = tf.cast(tf.gather(self.flat_features, rows), tf.float32)
+        labels = tf.gather(labels, rows)
+        if previous is not None:
+            previous = tf.gather(previous, rows)
+        sample = sampler.sample_outside_step(features, labels, layer, previous)
+        candidates = score_candidates(layer.class_matrix, features, labels, sample)
+        found = hardness.softmax_mass(
+            candidates, features, layer.scorer(layer.ranking), layer.ranking == "absolute"
+        )
+        return tf.reduce_mean(found)
 
     def _previous_labels(self, labels: tf.Tensor) -> tf.Tensor:
         """Returns the first label of the previous position, int64 `[B]`; -1 if there is none.

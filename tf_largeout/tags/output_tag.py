@@ -293,6 +293,12 @@ def mean_over(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     return tf.math.divide_no_nan(total, number)
 
 
+def attached_tag(y_pred: Any) -> OutputTag | None:
+    """Returns the tag of a tensor; None if it is not the direct output of an output layer."""
+    found: OutputTag | None = getattr(y_pred, _ATTRIBUTE, None)
+    return found
+
+
 def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
     """Returns the tag of `y_pred`; None while Keras traces the model with placeholders.
 
@@ -304,7 +310,7 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Tag]) -> Tag | None:
     Raises:
         ValueError: If `y_pred` is not the direct output of a layer that creates such tags.
     """
-    found = getattr(y_pred, _ATTRIBUTE, None)
+    found = attached_tag(y_pred)
     if isinstance(found, kind):
         return found
     if found is not None:
