@@ -1,11 +1,11 @@
-"""The samplers of the integration tests: one entry per class, and two other forms."""
+"""The samplers of the integration tests: one entry per class, and three other forms."""
 
 import functools
 
 from tests.samplers import sampler_table
 
 NUM_CLASSES = 301
-_OTHER_FORMS = ("top_k and tail", "lsh head")
+_OTHER_FORMS = ("top_k and tail", "lsh head", "unigram, own")
 
 
 def _make(name):

@@ -137,6 +137,10 @@ FEATURES = {
     "form: bfloat16 rows, inverted file": Feature(
         _large(SAMPLERS["inverted_file"], embeddings_dtype="bfloat16", num_shards=2)
     ),
+    "form: bfloat16 rows, 2 shards, own draws, mixed_bfloat16": Feature(
+        _large(SAMPLERS["unigram, own"], embeddings_dtype="bfloat16", num_shards=2),
+        policy="mixed_bfloat16",
+    ),
     "form: bfloat16 rows, 2 shards, normalize, mixed_bfloat16": Feature(
         _large(embeddings_dtype="bfloat16", num_shards=2, normalize=True, scale=4.0),
         policy="mixed_bfloat16",

@@ -32,6 +32,11 @@ def expected_counts(q, num_sampled, unique):
     return np.minimum(1, high * q)
 
 
+def by_inverse(q, uniform):
+    """Returns the classes whose cumulative probabilities contain the numbers in [0, 1)."""
+    return np.minimum(np.searchsorted(np.cumsum(q), uniform, side="right"), len(q) - 1)
+
+
 def ordered_pivotal_inclusion(pi):
     """Returns first and second order inclusion probabilities of the ordered pivotal method.
 

@@ -80,6 +80,13 @@ BY_LOGITS = {
         for name in ("absolute_softmax", "quadratic", "quartic")
     },
 }
+OWN = {  # with draws for each example
+    **{
+        f"{name}, own": functools.partial(make, shared=False)
+        for name, (make, _) in STATIC.items()
+    },
+    "bernoulli, own": functools.partial(bernoulli, shared=False),
+}
 SAMPLERS = {
     **{name: make for name, (make, _) in STATIC.items()},
     **{
@@ -90,6 +97,7 @@ SAMPLERS = {
     **BY_LOGITS,
     "bernoulli": bernoulli,
     "bigram": bigram,
+    **OWN,
 }
 # One of each class and kind of state, for tests that do not test the draws themselves.
 SHORT = [
@@ -106,6 +114,8 @@ SHORT = [
     "softmax",
     "bernoulli",
     "bigram",
+    "unigram, own",
+    "bernoulli, own",
 ]
-OF_ANY_NUMBER = ("bernoulli",)  # that is drawn: `num_sampled` is the mean
+OF_ANY_NUMBER = ("bernoulli", "bernoulli, own")  # `num_sampled` is the mean
 WITHOUT_A_DRAW = ("top_k", "inverted_file alone")  # no seed plays a part

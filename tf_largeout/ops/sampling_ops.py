@@ -1,9 +1,11 @@
 """Draws of classes from the uniform and the log-uniform distribution.
 
-The functions return `(sampled_candidates, true_expected_count, sampled_expected_count)`, the
-triple of `tf.nn`'s candidate samplers. The same `seed` gives the same draw on any number of
-threads.
+`uniform_sample` and `log_uniform_sample` return `(sampled_candidates, true_expected_count,
+sampled_expected_count)`, the triple of `tf.nn`'s candidate samplers. The same `seed` gives the
+same draw on any number of threads.
 """
+
+import math
 
 import tensorflow as tf
 
@@ -65,3 +67,36 @@ def log_uniform_sample(
     return gen_ops.largeout_log_uniform_sample(
         true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique
     )
+
+
+def own_uniform_draws(
+    batch: int | tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int
+) -> tf.Tensor:
+    """Draws classes with equal probabilities for each example, with replacement.
+
+    Args:
+        batch: Number of examples, an int32.
+        seed: int64 `[2]`.
+        num_classes: Number of classes.
+        num_sampled: Number of draws per example.
+
+    Returns:
+        int64 `[batch, num_sampled]`.
+    """
+    return tf.random.stateless_uniform(
+        [batch, num_sampled], seed, maxval=num_classes, dtype=tf.int64, alg="philox"
+    )
+
+
+def own_log_uniform_draws(
+    batch: int | tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int
+) -> tf.Tensor:
+    """Draws from the distribution of `log_uniform_sample` for each example, with replacement.
+
+    The arguments and the result are those of `own_uniform_draws`.
+    """
+    shape = [batch, num_sampled]
+    uniform = tf.random.stateless_uniform(shape, seed, dtype=tf.float64, alg="philox")
+    # x = (num_classes + 1)^uniform is in [c + 1, c + 2) with the probability of class c.
+    ids = tf.cast(tf.exp(uniform * math.log(num_classes + 1)), tf.int64) - 1
+    return tf.clip_by_value(ids, 0, num_classes - 1)

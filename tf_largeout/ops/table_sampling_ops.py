@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from tf_largeout.ops.library import gen_ops
 
+_ALIAS_TOTAL = 2**60  # the threshold of a slot that always gives its own class
+
 
 def alias_table(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes the tables for `alias_sample` (Walker 1977).
@@ -53,6 +55,31 @@ def alias_sample(
     return gen_ops.largeout_alias_sample(
         true_classes, seed, slots, probability, num_sampled=num_sampled
     )
+
+
+def own_alias_draws(
+    batch: int | tf.Tensor, seed: tf.Tensor, slots: tf.Tensor, num_sampled: int
+) -> tf.Tensor:
+    """Draws from the distribution of `alias_sample` for each example, with replacement.
+
+    Args:
+        batch: Number of examples, an int32.
+        seed: int64 `[2]`.
+        slots: int64 `[num_classes, 2]`, from `alias_table`. This function does not notice an
+            empty table; `alias_sample`, which computes the expected counts, does.
+        num_sampled: Number of draws per example.
+
+    Returns:
+        int64 `[batch, num_sampled]`.
+    """
+    shape = [batch, num_sampled]
+    seeds = tf.random.experimental.stateless_split(seed, 2)
+    slot, place = (
+        tf.random.stateless_uniform(shape, one, maxval=most, dtype=tf.int64, alg="philox")
+        for one, most in zip(tf.unstack(seeds), (slots.shape[0], _ALIAS_TOTAL), strict=True)
+    )
+    threshold, alias = tf.unstack(tf.gather(slots, slot), axis=-1)
+    return tf.where(place < threshold, slot, alias)
 
 
 def pivotal_table(

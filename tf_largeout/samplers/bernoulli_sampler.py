@@ -7,6 +7,7 @@ import tensorflow as tf
 from tf_largeout.sampled_values import LEAST_COUNT
 from tf_largeout.samplers.count_tables import Spec
 from tf_largeout.samplers.counted_sampler import CountedSampler
+from tf_largeout.samplers.hard_negative_sampler import distinct_in_row
 from tf_largeout.samplers.label_counts import distorted
 from tf_largeout.types import Config, TensorLike
 
@@ -31,13 +32,17 @@ class BernoulliSampler(CountedSampler):
     are the sample. The state takes 20 bytes per class. It is saved with the weights of the
     layer, not in the config.
 
-    The batch shares one sample of `[number drawn]` classes.
+    With `shared=True`, the default, the batch shares one sample of `[number drawn]` classes.
+    With `shared=False`, each example has its own sample: `[batch, largest number drawn]`,
+    padded with -1. A step then reads and updates about `batch * num_sampled` class rows instead
+    of `num_sampled`.
 
     Args:
         num_sampled: Expected number of drawn classes, at most the number of classes.
         counts: Optional counts, or any numbers in proportion to them, one per class. Without
             them, `adapt` counts the training labels.
         seed: Int that determines the random draws; None for a random seed.
+        shared: Whether the batch shares one sample.
 
     Raises:
         ValueError: When the layer is built, if there are fewer than `num_sampled` classes.
@@ -52,8 +57,10 @@ class BernoulliSampler(CountedSampler):
         num_sampled: int = 1024,
         counts: TensorLike | None = None,
         seed: int | None = None,
+        shared: bool = True,
     ) -> None:
-        super().__init__(num_sampled, counts, unique=True, seed=seed)
+        super().__init__(num_sampled, counts, seed=seed, shared=shared)
+        self.unique = True  # both a shared sample and that of an example
 
     def table_specs(self) -> list[Spec]:
         return [
@@ -72,25 +79,49 @@ class BernoulliSampler(CountedSampler):
     def draw_shared(
         self, labels: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        cumulative, probability = self.tables()
-        total = cumulative[-1]
-        message = "BernoulliSampler has no class counts"
-        with tf.control_dependencies([tf.debugging.assert_positive(total, message)]):
-            total = tf.identity(total)
-        seeds = tf.random.experimental.stateless_split(seed, 2)
-        # Hits per class are independent and Poisson-distributed: none with probability 1 - b.
-        num_hits = tf.random.stateless_poisson([1], seeds[0], total, tf.int64)
-        uniform = tf.random.stateless_uniform(num_hits, seeds[1], dtype=tf.float64)
-        targets = tf.minimum(uniform * total, total * (1 - 2.0**-53))
-        hits = tf.searchsorted(cumulative, targets, side="right", out_type=tf.int64)
-        ids = tf.unique(hits).y
+        _, probability = self.tables()
+        num_hits, hits = self._hits(1, seed)
+        ids = tf.unique(hits[0, : num_hits[0]]).y
         if self.num_sampled == self.num_classes:
             ids = tf.range(self.num_classes, dtype=tf.int64)
         true_counts = tf.gather(probability, tf.maximum(labels, 0))
         return ids, tf.where(labels >= 0, true_counts, 1), tf.gather(probability, ids)
 
+    def draw_own(self, batch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        if self.num_sampled == self.num_classes:
+            every_class = tf.range(self.num_classes, dtype=tf.int64)
+            return tf.tile(every_class[tf.newaxis], [batch, 1])
+        num_hits, hits = self._hits(batch, seed)
+        is_hit = tf.range(tf.shape(hits)[1], dtype=tf.int64) < num_hits[:, tf.newaxis]
+        return distinct_in_row(tf.where(is_hit, hits, -1))
+
     def get_config(self) -> Config:
-        return {"num_sampled": self.num_sampled, "seed": self.seed}
+        return {"num_sampled": self.num_sampled, "seed": self.seed, "shared": self.shared}
+
+    def _hits(
+        self, num_samples: int | tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The hit classes of several samples.
+
+        Hits per class are independent and Poisson-distributed: none with probability 1 - b.
+
+        Returns:
+            `(num_hits, hits)`, int64 `[num_samples]` and `[num_samples, largest num_hits]`. The
+            hits of a sample are the first `num_hits` of its row.
+        """
+        cumulative, _ = self.tables()
+        total = cumulative[-1]
+        message = "BernoulliSampler has no class counts"
+        with tf.control_dependencies([tf.debugging.assert_positive(total, message)]):
+            total = tf.identity(total)
+        seeds = tf.random.experimental.stateless_split(seed, 2)
+        num_hits = tf.random.stateless_poisson([num_samples], seeds[0], total, tf.int64)
+        most = tf.reduce_max(tf.concat([num_hits, [0]], axis=0))
+        shape = tf.stack([tf.size(num_hits, tf.int64), most])
+        uniform = tf.random.stateless_uniform(shape, seeds[1], dtype=tf.float64)
+        targets = tf.reshape(tf.minimum(uniform * total, total * (1 - 2.0**-53)), [-1])
+        hits = tf.searchsorted(cumulative, targets, side="right", out_type=tf.int64)
+        return num_hits, tf.reshape(hits, shape)
 
 
 def _log_probabilities(log_f: np.ndarray, expected: int) -> np.ndarray:

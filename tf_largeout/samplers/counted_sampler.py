@@ -25,24 +25,26 @@ class CountedSampler(StaticSampler):
     Training without counts raises an error before the first step. The counts, and tables
     computed from them, are saved with the weights of the layer, not in the config.
 
-    A subclass implements `table_specs`, `make_tables` and `draw_shared`. `draw_shared` first
-    calls `tables()`.
+    A subclass implements `table_specs`, `make_tables` and `draw_shared`, and `draw_own` if it
+    supports `shared=False`. Both first call `tables()`.
 
     Args:
         num_sampled: Number of classes drawn.
         counts: Optional counts, or any numbers in proportion to them, one per class.
-        unique: Whether to draw without replacement.
+        unique: As in `StaticSampler`.
         seed: Int that determines the random draws; None for a random seed.
+        shared: As in `StaticSampler`.
     """
 
     def __init__(
         self,
         num_sampled: int = 1024,
         counts: TensorLike | None = None,
-        unique: bool = True,
+        unique: bool | None = None,
         seed: int | None = None,
+        shared: bool = True,
     ) -> None:
-        super().__init__(num_sampled, unique=unique, seed=seed)
+        super().__init__(num_sampled, unique=unique, seed=seed, shared=shared)
         self._counts = _NO_COUNTS if counts is None else check_counts(counts)
         self._counts_are_complete = counts is not None
         self._tables = CountTables()

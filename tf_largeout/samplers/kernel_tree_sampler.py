@@ -27,8 +27,10 @@ class KernelTreeSampler(Rebuildable):
 
         q_c = (alpha o_c^2 + 1) / sum_j (alpha o_j^2 + 1),   o_c = <w_c, h> + b_c,
 
-    which is large if the logit o_c is far from 0. This distribution suits the softmax of
-    `|o_c|`, and also the usual softmax. A draw uses a tree of sums and takes O(dim^2 log
+    which is large if the logit o_c is far from 0, whatever its sign. So it suits the softmax of
+    `|o_c|`: **train with `AbsoluteSoftmaxLoss`**, as the paper recommends (section 3.3). With
+    the usual softmax, many draws are classes with very negative logits, which an example does
+    not learn from. A draw uses a tree of sums and takes O(dim^2 log
     num_classes) time. The expected counts are exact. With `projection_dim` p, the kernel
     replaces the logit by `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows.
     Draws and counts are exact for this kernel, and cost p^2 instead of dim^2. There are three

@@ -33,10 +33,11 @@ def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
 
     The estimate of the partition function is unbiased only if the tail's expected counts are
     correct for all classes, whatever the search finds. Also, `rows_changed` is not called for a
-    tail.
+    tail. A static sampler with `shared=False` draws no shared sample.
     """
     cls = sampler if isinstance(sampler, type) else type(sampler)
-    return not sampler.searches and cls.rows_changed is Sampler.rows_changed
+    is_shared = bool(getattr(sampler, "shared", True))
+    return is_shared and not sampler.searches and cls.rows_changed is Sampler.rows_changed
 
 
 def get(
@@ -140,6 +141,8 @@ def _by_name(name: str, num_classes: int | None = None) -> Sampler:
 
 
 def _way_out(tail: Any) -> str:
+    if isinstance(tail, Sampler) and not tail.searches and not getattr(tail, "shared", True):
+        return "Create it with `shared=True`: all examples share the tail."
     if isinstance(tail, Sampler):
         return f"Make a {type(tail).__name__} the sampler of the layer, with a static tail."
     return 'Leave `tail` out for "uniform".'

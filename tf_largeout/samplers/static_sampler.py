@@ -11,13 +11,21 @@ from tf_largeout.types import Config
 class StaticSampler(Sampler):
     """Base of the samplers whose distribution `q` does not depend on features or weights.
 
-    The batch shares one sample of `[num_sampled]` classes.
+    With `shared=True`, the default, the batch shares one sample of `[num_sampled]` classes. A
+    step then reads `num_sampled` class rows besides those of the labels, and scores them with
+    one matrix product.
+
+    With `shared=False`, each example has its own independent draws, `[batch, num_sampled]`. A
+    step reads, scores one by one and updates `batch * num_sampled` class rows. So it takes far
+    longer than with a shared sample of as many classes. The papers on sampled softmax draw in
+    this way. Use it to reproduce them.
 
     With `unique=False` the draws are independent and the expected count of class c is
     `num_sampled * q_c`.
 
-    With `unique=True`, the default as in `tf.nn`, the classes are distinct, because a repeated
-    class takes time and adds no information. Class c is drawn with probability
+    With `unique=True`, the default of a shared sample as in `tf.nn`, the classes are distinct,
+    because a repeated class takes time and adds no information. Class c is drawn with
+    probability
 
         pi_c = min(1, tau * q_c),    tau such that the pi_c sum to num_sampled.
 
@@ -26,17 +34,20 @@ class StaticSampler(Sampler):
     The method is Deville's systematic sampling, also called ordered pivotal sampling, started
     at a random class: O(num_sampled) per step.
 
-    A subclass implements `draw_shared`.
+    A subclass implements `draw_shared`, and `draw_own` if it supports `shared=False`.
 
     Args:
         num_sampled: Number of classes drawn, a positive int; at most the number of classes
             if `unique`.
-        unique: Whether to draw without replacement.
+        unique: Whether to draw without replacement. None, the default, is True for a shared
+            sample and False for `shared=False`, which has no draws without replacement.
         seed: Int that determines the random draws; None for a random seed.
+        shared: Whether the batch shares one sample.
 
     Raises:
-        ValueError: If an argument is invalid. When the layer is built: if `unique` is True and
-            it has fewer than `num_sampled` classes.
+        ValueError: If an argument is invalid, or if `unique` is True and `shared` is False.
+            When the layer is built: if `unique` is True and it has fewer than `num_sampled`
+            classes.
 
     References:
         Deville and Tille 1998, "Unequal probability sampling without replacement through a
@@ -44,10 +55,21 @@ class StaticSampler(Sampler):
     """
 
     def __init__(
-        self, num_sampled: int = 1024, unique: bool = True, seed: int | None = None
+        self,
+        num_sampled: int = 1024,
+        unique: bool | None = None,
+        seed: int | None = None,
+        shared: bool = True,
     ) -> None:
         super().__init__(num_sampled, seed=seed)
-        self.unique = boolean("unique", unique)
+        self.shared = boolean("shared", shared)
+        self.unique = self.shared if unique is None else boolean("unique", unique)
+        if self.unique and not self.shared:
+            raise ValueError(
+                "With `shared=False`, the draws of an example are independent, so a class may "
+                "be drawn several times. Received: shared=False, unique=True. Leave `unique` "
+                "out, or pass `shared=True` for distinct classes that the batch shares."
+            )
 
     @property
     def counts_are(self) -> str:
@@ -79,10 +101,34 @@ class StaticSampler(Sampler):
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw_shared`.")
 
+    def draw_own(self, batch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Draws the classes of each example, for `shared=False`.
+
+        Their expected counts, and those of the labels, are what `draw_shared` returns for
+        labels.
+
+        Args:
+            batch: int32, the number of examples.
+            seed: int64 `[2]`; equal seeds give equal draws.
+
+        Returns:
+            int64 `[batch, num_sampled]`. A sampler that draws a random number of classes pads
+            them with -1.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `draw_own`, or be used with `shared=True`."
+        )
+
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
-        return SampledValues(*self.draw_shared(labels, layer.next_seed()))
+        seed = layer.next_seed()
+        if self.shared:
+            return SampledValues(*self.draw_shared(labels, seed))
+        ids = self.draw_own(tf.shape(labels)[0], seed)
+        _, counts, _ = self.draw_shared(tf.concat([labels, ids], axis=1), seed)
+        num_labels = tf.shape(labels)[1]
+        return SampledValues(ids, counts[:, :num_labels], counts[:, num_labels:])
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "unique": self.unique}
+        return {**super().get_config(), "unique": self.unique, "shared": self.shared}

@@ -3,7 +3,7 @@
 import keras
 import tensorflow as tf
 
-from tf_largeout.ops.sampling_ops import uniform_sample
+from tf_largeout.ops.sampling_ops import own_uniform_draws, uniform_sample
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.static_sampler import StaticSampler
 
@@ -18,8 +18,13 @@ class UniformSampler(StaticSampler):
 
     Args:
         num_sampled: Number of classes drawn.
-        unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
+        unique: Whether to draw without replacement. By default True, as in `tf.nn`; with
+            `shared=False` always False.
         seed: Int that determines the random draws; None for a random seed.
+        shared: Whether the batch shares one sample, `[num_sampled]`. With False, each example
+            has its own draws, `[batch, num_sampled]`, and a step reads, scores and updates
+            `batch * num_sampled` class rows instead of `num_sampled`. That is why True is the
+            default.
 
     Example:
         keras.Sequential([encoder, LargeOutput(100_000, sampler=UniformSampler(1024))])
@@ -29,3 +34,6 @@ class UniformSampler(StaticSampler):
         self, labels: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         return uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)
+
+    def draw_own(self, batch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return own_uniform_draws(batch, seed, self.num_classes, self.num_sampled)

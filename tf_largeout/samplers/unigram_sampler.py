@@ -8,6 +8,7 @@ from tf_largeout.arguments import real_number
 from tf_largeout.ops.table_sampling_ops import (
     alias_sample,
     alias_table,
+    own_alias_draws,
     pivotal_sample,
     pivotal_table,
 )
@@ -43,8 +44,13 @@ class UnigramSampler(CountedSampler):
         counts: Optional counts, or any numbers in proportion to them, one per class.
         distortion: Exponent of the counts: 1, the default as in `tf.nn`, draws by frequency,
             and 0 draws uniformly. word2vec uses 0.75.
-        unique: Whether to draw without replacement. Defaults to `True`, as in `tf.nn`.
+        unique: Whether to draw without replacement. By default True, as in `tf.nn`; with
+            `shared=False` always False.
         seed: Int that determines the random draws; None for a random seed.
+        shared: Whether the batch shares one sample, `[num_sampled]`. With False, each example
+            has its own draws, `[batch, num_sampled]`, and a step reads, scores and updates
+            `batch * num_sampled` class rows instead of `num_sampled`. That is why True is the
+            default.
 
     Example:
         sampler = UnigramSampler(1024, distortion=0.75)
@@ -57,10 +63,11 @@ class UnigramSampler(CountedSampler):
         num_sampled: int = 1024,
         counts: TensorLike | None = None,
         distortion: float = 1.0,
-        unique: bool = True,
+        unique: bool | None = None,
         seed: int | None = None,
+        shared: bool = True,
     ) -> None:
-        super().__init__(num_sampled, counts, unique=unique, seed=seed)
+        super().__init__(num_sampled, counts, unique=unique, seed=seed, shared=shared)
         self.distortion = real_number("distortion", distortion, least=0)
 
     def draw_shared(
@@ -69,6 +76,10 @@ class UnigramSampler(CountedSampler):
         first, second = self.tables()
         sample = pivotal_sample if self.unique else alias_sample
         return sample(labels, seed, first, second, self.num_sampled)
+
+    def draw_own(self, batch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        slots, _ = self.tables()
+        return own_alias_draws(batch, seed, slots, self.num_sampled)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "distortion": self.distortion}
