@@ -16,9 +16,7 @@ RESULTS = [
     path for path in sorted((ROOT / "lab").rglob("*")) if path.suffix in (".json", ".png")
 ]
 PROGRAMS = [
-    path
-    for path in sorted((ROOT / "lab").rglob("*.py"))
-    if "ArgumentParser(" in path.read_text()
+    path for path in sorted((ROOT / "lab").rglob("*.py")) if 'new_parser("' in path.read_text()
 ]
 # A page with little training. The slow readme_test.py tests README.md.
 SHORT = [ROOT / "docs/guides/optimizers.md"]

@@ -5,7 +5,6 @@ of negatives, and evaluates the model exactly on the examples of the page. All r
 have the same number of epochs. The tuned figure is the best one of the grid.
 """
 
-import argparse
 import itertools
 import pathlib
 import re
@@ -13,7 +12,8 @@ import time
 
 import keras
 
-from lab.shared.figures import mean_and_deviation
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown, mean_and_deviation
 from tf_largeout import metrics
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
@@ -81,7 +81,7 @@ def code_of(page, seed, rate=None, sampler=None):
 
 def table(runs):
     """P@1 of each page, as it is and tuned, as Markdown; of several seeds mean ± deviation."""
-    lines = ["| page | as it is | tuned | with | share |", "|---|---|---|---|---:|"]
+    rows = []
     for page in dict.fromkeys(run["page"] for run in runs):
         values = {}
         for run in runs:
@@ -90,19 +90,14 @@ def table(runs):
         own = values.pop((None, None))
         (rate, sampler), best = max(values.items(), key=lambda item: sum(item[1]))
         share = sum(own) / max(sum(own), sum(best))
-        lines.append(
-            f"| {page} | {mean_and_deviation(own)} | {mean_and_deviation(best)} | {rate:g}, "
-            f"{sampler.removeprefix('tflo.samplers.')} | {share:.3f} |"
-        )
-    return "\n".join(lines)
+        setting = f"{rate:g}, {sampler.removeprefix('tflo.samplers.')}"
+        cells = [page, mean_and_deviation(own), mean_and_deviation(best)]
+        rows.append([*cells, setting, f"{share:.3f}"])
+    return markdown(["page", "as it is", "tuned", "with", "share"], rows)
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.defaults.guides",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("defaults.guides", __doc__)
     add = parser.add_argument
     add("--pages", nargs="+", choices=PAGES, default=list(PAGES))
     add("--seeds", nargs="+", type=int, default=[0])

@@ -7,18 +7,17 @@ Each run has its own process. Its figures are kept in `--out`, so an interrupted
 continued.
 """
 
-import argparse
-import json
-import pathlib
+import itertools
 
 import keras
 
+from lab.shared.command_line import new_parser
 from lab.shared.directions import add_task
-from lab.shared.figures import mean_and_deviation
+from lab.shared.figures import grid
+from lab.shared.kept_runs import KeptRuns
 from tf_largeout import layers, losses, optimizers, samplers
-from tf_largeout.benchmarks.harness import machine, own_process, tasks
+from tf_largeout.benchmarks.harness import tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import write_json
 
 add_task()
 
@@ -59,40 +58,23 @@ SHAPES = {
 def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
-    out = pathlib.Path(options.out)
-    report = {"machine": machine.describe(), "runs": []}
+    file = options.json or f"{options.out}/defaults.json"
+    kept = KeptRuns(options.out, file)
     for task in options.tasks:
-        for rate in options.rates:
-            for optimizer in options.optimizers:
-                for seed in options.seeds:
-                    run = {"task": task, "rate": rate, "optimizer": optimizer, "seed": seed}
-                    report["runs"].append(_kept(run, options.steps, out))
-        print(table(report["runs"], task), flush=True)
-    write_json(options.json or out / "defaults.json", report)
-    return report
+        for rate, optimizer, seed in itertools.product(
+            options.rates, options.optimizers, options.seeds
+        ):
+            run = {"task": task, "rate": rate, "optimizer": optimizer, "seed": seed}
+            kept.add(run.values(), run, train, task, optimizer, rate, seed, options.steps)
+        print(table(kept.runs, task), flush=True)
+    return kept.report
 
 
 def table(runs, task):
-    """P@1 of the runs on a task as Markdown: one line per optimizer, one column per rate.
-
-    With several seeds, mean ± standard deviation.
-    """
+    """P@1 of the runs on a task as Markdown: one line per optimizer, one column per rate."""
     runs = [run for run in runs if run["task"] == task]
-    rates = sorted({run["rate"] for run in runs})
-    names = list(dict.fromkeys(run["optimizer"] for run in runs))
-    steps = runs[0]["steps"]
-    lines = [
-        f"| `{task}`, {steps:,} steps | " + " | ".join(f"{rate:g}" for rate in rates) + " |",
-        "|---" * (len(rates) + 1) + "|",
-    ]
-    for name in names:
-        of_name = [run for run in runs if run["optimizer"] == name]
-        cells = (
-            mean_and_deviation([run["p1"] for run in of_name if run["rate"] == rate])
-            for rate in rates
-        )
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    rates = {rate: f"{rate:g}" for rate in sorted({run["rate"] for run in runs})}
+    return grid(runs, f"`{task}`, {runs[0]['steps']:,} steps", "optimizer", "rate", rates)
 
 
 def train(task, optimizer, rate, seed=0, steps=None):
@@ -105,39 +87,42 @@ def train(task, optimizer, rate, seed=0, steps=None):
         seed: seed of weights and draws.
         steps: number of training steps; that of `SHAPES` by default.
     """
+
+    def make_optimizer(batch_size, _):
+        return OPTIMIZERS[optimizer](rate, batch_size)
+
+    return figures(task, make_optimizer, seed, steps, sample=5000)
+
+
+def figures(task, make_optimizer, seed, steps, sample, **options):
+    """Trains one model and returns `steps` and the figures of `evaluate`.
+
+    Args:
+        task: key of `SHAPES`.
+        make_optimizer: function of the batch size and the number of steps.
+        seed: of weights and draws.
+        steps: number of training steps; that of `SHAPES` if it is None.
+        sample: number of test examples.
+        options: further ones of the `LargeOutput`.
+    """
     batch_size, dim, num_sampled, sampler, usual_steps = SHAPES[task]
     steps = steps or usual_steps
     keras.utils.set_random_seed(seed)
     problem = tasks.load(task, batch_size)
-    head = layers.LargeOutput(problem.num_classes, sampler=sampler(num_sampled, seed=seed))
+    negatives = sampler(num_sampled, seed=seed)
+    head = layers.LargeOutput(problem.num_classes, sampler=negatives, **options)
     model = keras.Sequential([problem.input(), problem.encoder(dim), head])
     model.compile(
-        optimizer=OPTIMIZERS[optimizer](rate, batch_size),
+        optimizer=make_optimizer(batch_size, steps),
         loss=losses.SampledSoftmaxLoss(),
         steps_per_execution=min(_STEPS_PER_EXECUTION, steps),
     )
     model.fit(problem.train, steps_per_epoch=steps, verbose=0)
-    return {"steps": steps, **evaluate(model, *problem.test_sample(5000))}
-
-
-def _kept(run, steps, out):
-    name = "-".join(str(value) for value in run.values()).replace("/", "_").replace(" ", "_")
-    path = out / f"{name}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    arguments = (run["task"], run["optimizer"], run["rate"], run["seed"], steps)
-    run |= own_process.call(train, *arguments)
-    write_json(path, run)
-    print(f"{name}: P@1 {run['p1']:.1f}", flush=True)
-    return run
+    return {"steps": steps, **evaluate(model, *problem.test_sample(sample))}
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.defaults.optimizers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("defaults.optimizers", __doc__)
     add = parser.add_argument
     add("--tasks", nargs="+", choices=SHAPES, default=list(SHAPES))
     add("--optimizers", nargs="+", choices=OPTIMIZERS, default=list(OPTIMIZERS))

@@ -7,21 +7,17 @@ Prints P@1 as a table. Each run has its own process. Its figures are kept in `--
 interrupted table can be continued.
 """
 
-import argparse
-import json
-import pathlib
+import itertools
 
 import keras
 import tensorflow as tf
 
-from lab.defaults.optimizers import SHAPES
-from lab.shared.figures import mean_and_deviation
-from tf_largeout import layers, losses, optimizers
-from tf_largeout.benchmarks.harness import machine, own_process, tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import write_json
+from lab.defaults.optimizers import SHAPES, figures
+from lab.shared.command_line import new_parser
+from lab.shared.figures import grid
+from lab.shared.kept_runs import KeptRuns
+from tf_largeout import optimizers
 
-_STEPS_PER_EXECUTION, _TEST_EXAMPLES = 16, 10_000
 KINDS = ("float32", "bfloat16", "to the nearest")
 
 
@@ -58,36 +54,23 @@ OPTIMIZERS = {
 def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
-    out = pathlib.Path(options.out)
-    report = {"machine": machine.describe(), "runs": []}
+    file = options.json or f"{options.out}/row_dtypes.json"
+    kept = KeptRuns(options.out, file)
     for task in options.tasks:
-        for seed in options.seeds:
-            for optimizer in options.optimizers:
-                for kind in options.kinds:
-                    run = {"task": task, "optimizer": optimizer, "rows": kind, "seed": seed}
-                    report["runs"].append(_kept(run, options.steps, out))
-        print(table(report["runs"], task), flush=True)
-        write_json(options.json or out / "row_dtypes.json", report)
-    return report
+        for seed, optimizer, kind in itertools.product(
+            options.seeds, options.optimizers, options.kinds
+        ):
+            run = {"task": task, "optimizer": optimizer, "rows": kind, "seed": seed}
+            kept.add(run.values(), run, train, task, optimizer, kind, seed, options.steps)
+        print(table(kept.runs, task), flush=True)
+    return kept.report
 
 
 def table(runs, task):
-    """P@1 of the runs on a task as Markdown: mean ± standard deviation over the seeds."""
+    """P@1 of the runs on a task as Markdown: one line per optimizer, one column per kind."""
     runs = [run for run in runs if run["task"] == task]
-    kinds = list(dict.fromkeys(run["rows"] for run in runs))
-    lines = [
-        f"| `{task}`, {runs[0]['steps']:,} steps | " + " | ".join(kinds) + " |",
-        "|---" * (len(kinds) + 1) + "|",
-    ]
-    for name in dict.fromkeys(run["optimizer"] for run in runs):
-        cells = (
-            mean_and_deviation(
-                [run["p1"] for run in runs if (run["optimizer"], run["rows"]) == (name, kind)]
-            )
-            for kind in kinds
-        )
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    kinds = {run["rows"]: run["rows"] for run in runs}
+    return grid(runs, f"`{task}`, {runs[0]['steps']:,} steps", "optimizer", "rows", kinds)
 
 
 def train(task, optimizer, kind, seed=0, steps=None):
@@ -100,53 +83,24 @@ def train(task, optimizer, kind, seed=0, steps=None):
         seed: seed of weights and draws.
         steps: number of training steps; that of `SHAPES` by default.
     """
-    batch_size, dim, num_sampled, sampler, usual_steps = SHAPES[task]
-    steps = steps or usual_steps
-    keras.utils.set_random_seed(seed)
-    problem = tasks.load(task, batch_size)
-    head = layers.LargeOutput(
-        problem.num_classes,
-        sampler=sampler(num_sampled, seed=seed),
-        embeddings_dtype="bfloat16" if kind == "bfloat16" else None,
-    )
-    model = keras.Sequential([problem.input(), problem.encoder(dim), head])
     exact, nearest, rate = OPTIMIZERS[optimizer]
 
-    def falling(first):
-        return keras.optimizers.schedules.PolynomialDecay(first, steps, 0.0)
+    def make_optimizer(batch_size, steps):
+        def falling(first):
+            return keras.optimizers.schedules.PolynomialDecay(first, steps, 0.0)
 
-    of_rows = (nearest if kind == "to the nearest" else exact)(falling(rate(batch_size)))
-    others = optimizers.LazyAdam(falling(1e-2))
-    model.compile(
-        optimizer=keras.optimizers.MultiOptimizer(
+        of_rows = (nearest if kind == "to the nearest" else exact)(falling(rate(batch_size)))
+        others = optimizers.LazyAdam(falling(1e-2))
+        return keras.optimizers.MultiOptimizer(
             keras.optimizers.OptimizerMap(others, {".*large_output.*": of_rows})
-        ),
-        loss=losses.SampledSoftmaxLoss(),
-        steps_per_execution=min(_STEPS_PER_EXECUTION, steps),
-    )
-    model.fit(problem.train, steps_per_epoch=steps, verbose=0)
-    return {"steps": steps, **evaluate(model, *problem.test_sample(_TEST_EXAMPLES))}
+        )
 
-
-def _kept(run, steps, out):
-    name = "-".join(str(value) for value in run.values()).replace(" ", "_")
-    path = out / f"{name}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    run |= own_process.call(
-        train, run["task"], run["optimizer"], run["rows"], run["seed"], steps
-    )
-    write_json(path, run)
-    print(f"{name}: P@1 {run['p1']:.1f}", flush=True)
-    return run
+    dtype = "bfloat16" if kind == "bfloat16" else None
+    return figures(task, make_optimizer, seed, steps, 10_000, embeddings_dtype=dtype)
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.defaults.row_dtypes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("defaults.row_dtypes", __doc__)
     add = parser.add_argument
     add("--tasks", nargs="+", choices=SHAPES, default=["place_names", "linux_callees"])
     add("--optimizers", nargs="+", choices=OPTIMIZERS, default=list(OPTIMIZERS))

@@ -9,7 +9,6 @@ fewer cores than processes, this measures the cost of dispatching steps, not the
 several machines.
 """
 
-import argparse
 import statistics
 import time
 
@@ -19,6 +18,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from lab.distribution.step_turns import small_model
+from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.distribute.local_servers import local_servers
@@ -124,9 +124,7 @@ def line(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser("python -m lab.distribution.asynchronous")
-    parser.description = __doc__
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = new_parser("distribution.asynchronous", __doc__)
     add = parser.add_argument
     add("--trainers", type=int, nargs="+", default=[0, 1, 2], help="0 is plain `fit`")
     add("--num-classes", type=int, default=20_000)

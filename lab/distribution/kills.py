@@ -11,13 +11,13 @@ step (servers and trainer start at the same time, so this includes the start of 
 two or three processes on these cores). `lost`: repeated steps, those since the last backup.
 """
 
-import argparse
 import random
 import statistics
 import tempfile
 import time
 
 from lab.distribution.kill_processes import Processes
+from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 
@@ -121,9 +121,7 @@ def line(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser("python -m lab.distribution.kills")
-    parser.description = __doc__
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = new_parser("distribution.kills", __doc__)
     add = parser.add_argument
     add("--times", type=int, default=10, help="how often each")
     add("--seconds", type=float, default=600.0, help="and for how long each at most")

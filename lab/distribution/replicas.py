@@ -7,11 +7,10 @@ logical CPUs share the cores of the machine. So this measures the cost of replic
 of more devices. A step that copied the matrix would need memory that grows with the classes.
 """
 
-import argparse
-
 import tensorflow as tf
 
 from lab.distribution import step_turns
+from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
@@ -82,9 +81,7 @@ def _line(case, run):
 
 
 def _parser():
-    parser = argparse.ArgumentParser("python -m lab.distribution.replicas")
-    parser.description = __doc__
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = new_parser("distribution.replicas", __doc__)
     parser.add_argument("--num-classes", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--replicas", type=int, default=2, help="that share a batch")
     step_turns.add_arguments(parser)

@@ -8,13 +8,13 @@ show the cost of the split, not the gain of several machines. Labels are uniform
 the most distinct rows.
 """
 
-import argparse
 import pathlib
 
 import numpy as np
 
 import tf_largeout as tflo
 from lab.distribution import step_turns
+from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
@@ -91,9 +91,7 @@ def table(rows):
 
 
 def _parser():
-    parser = argparse.ArgumentParser("python -m lab.distribution.shards")
-    parser.description = __doc__
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = new_parser("distribution.shards", __doc__)
     parser.add_argument("--num-classes", type=int, default=2_000_000)
     parser.add_argument("--shards", type=int, default=2)
     step_turns.add_arguments(parser)

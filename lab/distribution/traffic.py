@@ -28,6 +28,7 @@ import sys
 import numpy as np
 
 from lab.distribution import network, traffic_run
+from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.distribute.local_servers import local_servers
@@ -152,9 +153,7 @@ def _title(case):
 
 
 def _parser():
-    parser = argparse.ArgumentParser("python -m lab.distribution.traffic")
-    parser.description = __doc__
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = new_parser("distribution.traffic", __doc__)
     add, count = parser.add_argument, functools.partial(_whole_number, 1)
     add("--num-classes", type=count, default=200_000)
     add("--dim", type=count, default=128)

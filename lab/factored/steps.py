@@ -7,13 +7,13 @@ layer it also compares the rate of the products with that of TensorFlow's produc
 matrices. With `--upkeep` it measures the cost of stabilisation at a real learning rate.
 """
 
-import argparse
 import os
 
 from tqdm import tqdm
 
 from lab.factored.step_case import METHODS, Shape, measure, milliseconds
 from lab.factored.upkeep import upkeep
+from lab.shared.command_line import new_parser
 from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.plots import draw_factored
 from tf_largeout.benchmarks.harness import machine
@@ -91,11 +91,7 @@ def _upkeep_line(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.factored.steps",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("factored.steps", __doc__)
     add = parser.add_argument
     add("--num-classes", type=int, nargs="+", default=[8_000, 80_000, 793_471, 8_000_000])
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))

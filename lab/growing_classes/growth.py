@@ -8,7 +8,6 @@ those of the first classes and for those of the added classes. In all three mode
 rate is constant until classes are added and then falls to zero.
 """
 
-import argparse
 import dataclasses
 
 import keras
@@ -16,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import tf_largeout as tflo
+from lab.shared.command_line import new_parser
 from lab.shared.methods import METHODS
 from lab.shared.plots import draw_growth
 from tf_largeout.benchmarks.harness import machine, tasks
@@ -201,11 +201,7 @@ def table(runs):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.growing_classes.growth",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("growing_classes.growth", __doc__)
     add = parser.add_argument
     add("--task", choices=tasks.TASKS, default="place_names")
     add("--method", choices=METHODS, default="recommended")

@@ -10,19 +10,17 @@ Each run has its own process. Its figures are kept in `--out`, so an interrupted
 continued.
 """
 
-import argparse
 import importlib.util
 import itertools
-import json
 import pathlib
 import time
 
 import keras
 
-from lab.shared.figures import mean_and_deviation
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.kept_runs import KeptRuns
 from tf_largeout import losses, optimizers
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "identities.py"
 
@@ -30,37 +28,33 @@ _EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "identities.py"
 def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
-    out = pathlib.Path(options.out)
-    report = {"machine": machine.describe(), "runs": []}
-    for seed in options.seeds:
-        for margin, row_rate, sampled in itertools.product(
-            options.margins, options.row_rates or [None], options.sampled
-        ):
-            run = {"identities": options.identities, "sampled": sampled, "margin": margin}
-            run |= {"row_rate": row_rate, "steps": options.steps, "seconds": options.seconds}
-            report["runs"].append(_kept({**run, "seed": seed}, options, out))
-    print(table(report["runs"]), flush=True)
-    write_json(options.json or out / "identities.json", report)
-    return report
+    file = options.json or f"{options.out}/identities.json"
+    kept = KeptRuns(options.out, file, str)
+    for seed, margin, row_rate, sampled in itertools.product(
+        options.seeds, options.margins, options.row_rates or [None], options.sampled
+    ):
+        run = {"identities": options.identities, "sampled": sampled, "margin": margin}
+        run |= {"row_rate": row_rate, "steps": options.steps, "seconds": options.seconds}
+        run["seed"] = seed
+        words = [f"{key}={value:g}" for key, value in run.items() if value is not None]
+        kept.add(words, run, train, run, options.batch_size, options.learning_rate)
+    print(table(kept.runs), flush=True)
+    return kept.report
 
 
 def table(runs):
     """The runs as Markdown, one line per setting: mean ± standard deviation over the seeds."""
-    lines = [
-        "| negatives | margin | class rows | steps | CPU seconds | pairs correct | accepted at"
-        " 1e-3 |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     settings = [(run["sampled"], run["margin"], run["row_rate"]) for run in runs]
     for setting in dict.fromkeys(settings):
         of_setting = [run for run, its in zip(runs, settings, strict=True) if its == setting]
         sampled, margin, row_rate = setting
-        cells = [f"{sampled:,}" if sampled else "all", f"{margin:g}"]
-        cells.append("LazyAdam" if row_rate is None else f"LazySGD({row_rate:g})")
+        rows.append([f"{sampled:,}" if sampled else "all", f"{margin:g}"])
+        rows[-1].append("LazyAdam" if row_rate is None else f"LazySGD({row_rate:g})")
         for name, digits in {"done": 0, "cpu": 0, "correct": 2, "accepted": 1}.items():
-            cells.append(mean_and_deviation([run[name] for run in of_setting], digits))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+            rows[-1].append(mean_and_deviation([run[name] for run in of_setting], digits))
+    head = ["negatives", "margin", "class rows", "steps", "CPU seconds", "pairs correct"]
+    return markdown([*head, "accepted at 1e-3"], rows)
 
 
 class _UntilTheEnd(keras.callbacks.Callback):
@@ -112,23 +106,8 @@ def train(run, batch_size, learning_rate):
     return {"done": end.done, "cpu": end.cpu, **figures}
 
 
-def _kept(run, options, out):
-    name = "-".join(f"{key}={value:g}" for key, value in run.items() if value is not None)
-    path = out / f"{name}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    run |= own_process.call(train, run, options.batch_size, options.learning_rate)
-    write_json(path, run)
-    print(run, flush=True)
-    return run
-
-
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.identities.compare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("identities.compare", __doc__)
     add = parser.add_argument
     add("--identities", type=int, default=1_000_000)
     add("--sampled", nargs="+", type=int, default=[1_000, 10_000, 100_000, 0])

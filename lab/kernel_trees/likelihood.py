@@ -14,7 +14,6 @@ The others use the best rate of a grid by log likelihood, found with another dra
 problem.
 """
 
-import argparse
 import dataclasses
 
 import keras
@@ -23,6 +22,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from lab.kernel_trees.likelihood_problems import PROBLEMS
+from lab.shared.command_line import new_parser
 from lab.shared.plots import draw_likelihood
 from tf_largeout import losses, samplers
 from tf_largeout.benchmarks.harness import machine
@@ -184,11 +184,7 @@ def table(runs, rates):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.kernel_trees.likelihood",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("kernel_trees.likelihood", __doc__)
     add = parser.add_argument
     add("--problem", choices=PROBLEMS, default="toy")
     add("--estimators", nargs="+", choices=ESTIMATORS, default=list(ESTIMATORS))

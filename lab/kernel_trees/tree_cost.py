@@ -6,13 +6,13 @@ have. Prints one line for each number of classes, of samples and of dimensions o
 and then the time that other samplers take. Embeddings and features are random.
 """
 
-import argparse
 import itertools
 
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from lab.shared.command_line import new_parser
 from lab.shared.samplers import SAMPLERS
 from tf_largeout import layers, samplers
 from tf_largeout.benchmarks.harness import machine
@@ -129,9 +129,7 @@ def _line_of_other(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.kernel_trees.tree_cost", description=__doc__
-    )
+    parser = new_parser("kernel_trees.tree_cost", __doc__)
     parser.add_argument(
         "--num-classes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000]
     )

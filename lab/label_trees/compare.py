@@ -17,6 +17,7 @@ import pathlib
 
 from lab.label_trees.joined_run import JoinedRun
 from lab.label_trees.rivals import RIVALS
+from lab.shared.command_line import new_parser
 from lab.shared.methods import METHODS
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
@@ -86,11 +87,7 @@ def rival_setting(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.label_trees.compare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("label_trees.compare", __doc__)
     add = parser.add_argument
     add("--task", choices=TASKS, default="linux_callees")
     add(

@@ -12,6 +12,8 @@ import pathlib
 
 from lab.mutation.table import FAULTS
 from lab.mutation.tree import Tree
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown
 
 
 def main() -> None:
@@ -47,24 +49,19 @@ def main() -> None:
 
 def table(rows: list[dict]) -> str:
     """The results as a Markdown table, with a line of totals."""
-    lines = ["| part | fault | short | long | found by | s |", "|---|---|---|---|---|---|"]
     word = {True: "yes", False: "**no**"}
+    lines = []
     for row in rows:
         by = f"`{row['by'].removeprefix('tests/')}`" if row["by"] else ""
-        lines.append(
-            f"| {row['part']} | {row['fault']} | {word[row['short']]} | {word[row['long']]} "
-            f"| {by} | {row['seconds']} |"
-        )
+        cells = [row["part"], row["fault"], word[row["short"]], word[row["long"]], by]
+        lines.append([*cells, str(row["seconds"])])
+    found = markdown(["part", "fault", "short", "long", "found by", "s"], lines)
     short, long = (sum(row[suite] for row in rows) for suite in ("short", "long"))
-    return "\n".join([*lines, f"\nOf {len(rows)} faults short finds {short}, long {long}."])
+    return f"{found}\n\nOf {len(rows)} faults short finds {short}, long {long}."
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m lab.mutation.sample",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("mutation.sample", __doc__)
     parser.add_argument(
         "--parts", nargs="+", choices=FAULTS, default=list(FAULTS), help="parts to test"
     )

@@ -9,12 +9,11 @@ of the logarithm of the partition function, in nats; the effective sample size
 (its bias) and for one draw. Samplers with search structures build them at each point.
 """
 
-import argparse
-
 import keras
 import numpy as np
 import tensorflow as tf
 
+from lab.shared.command_line import new_parser
 from lab.shared.plots import draw_hardness
 from lab.shared.samplers import SAMPLERS
 from tf_largeout.benchmarks.harness import machine, tasks
@@ -201,11 +200,7 @@ def table(point):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.negatives.hardness",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("negatives.hardness", __doc__)
     add = parser.add_argument
     add("--task", choices=tasks.TASKS, default="place_names")
     add("--samplers", nargs="+", choices=SAMPLERS, default=_DEFAULT_SAMPLERS)

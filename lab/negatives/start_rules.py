@@ -7,7 +7,6 @@ which should be the ratio of their processor times; the program measures both. T
 constant, and falls to zero over the last quarter of each run.
 """
 
-import argparse
 import json
 import pathlib
 import time
@@ -17,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from lab.negatives import start_problems
+from lab.shared.command_line import new_parser
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.evaluation import evaluate
@@ -280,11 +280,7 @@ def main(arguments=None):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.negatives.start_rules",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("negatives.start_rules", __doc__)
     add = parser.add_argument
     add("--problem", required=True)
     add("--starts", nargs="*", type=int, default=[300, 1000])

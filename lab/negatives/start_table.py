@@ -5,13 +5,13 @@ the effective sample size of the tail during training, and what each start loses
 best fixed one.
 """
 
-import argparse
 import collections
 import json
 import pathlib
 import statistics
 
-from lab.shared.figures import mean_and_deviation
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown, mean_and_deviation
 from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
 
 NEVER, DEFAULT = "never", "by labels"
@@ -22,7 +22,7 @@ COLUMNS = [NEVER, *FIXED, *RULES.values()]
 
 def main(arguments=None):
     """Runs what the command line says."""
-    parser = argparse.ArgumentParser("python -m lab.negatives.start_table", description=__doc__)
+    parser = new_parser("negatives.start_table", __doc__)
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     parser.add_argument("--png", help="file for the picture")
     options = parser.parse_args(arguments)
@@ -52,16 +52,13 @@ def figures(run, units):
 
 def table(runs):
     """Markdown: one line per problem and length, means and deviations of P@1."""
-    lines = [
-        f"| problem | length | seeds | {' | '.join(COLUMNS)} | by labels less the best |",
-        "|---|---:|---:|" + "---:|" * (len(COLUMNS) + 1),
-    ]
+    rows = []
     for problem, units, of_seeds in grouped(runs):
         cells = [mean_and_deviation(of_start(of_seeds, name)) for name in COLUMNS]
         loss = less_the_best(of_seeds, DEFAULT)
-        row = [problem, f"{units:,}", str(len(of_seeds)), *cells, f"{loss:+.1f}"]
-        lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+        rows.append([problem, f"{units:,}", str(len(of_seeds)), *cells, f"{loss:+.1f}"])
+    last = f"{DEFAULT} minus best start"
+    return markdown(["problem", "length", "seeds", *COLUMNS, last], rows)
 
 
 def of_start(of_seeds, name):

@@ -9,17 +9,17 @@ continued.
 """
 
 import argparse
-import json
-import pathlib
+import itertools
 
 import keras
 
 from lab.shared import language_model_case
+from lab.shared.command_line import new_parser
 from lab.shared.directions import add_task
-from lab.shared.figures import mean_and_deviation
-from tf_largeout.benchmarks.harness import machine, own_process, tasks
+from lab.shared.figures import grid
+from lab.shared.kept_runs import KeptRuns
+from tf_largeout.benchmarks.harness import tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from tf_largeout.benchmarks.methods.method_table import METHODS
@@ -34,15 +34,18 @@ _RULE, _NEVER = "rule", "never"
 def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
-    out = pathlib.Path(options.out or f"benchmark-results/starts-{options.problem}")
-    report = {"machine": machine.describe(), "problem": options.problem, "runs": []}
-    for seed in options.seeds:
-        for seconds in options.seconds:
-            for start in options.starts:
-                report["runs"].append(_kept(options, start, seconds, seed, out))
-                write_json(options.json or out / "starts.json", report)
-    print(table(report["runs"]), flush=True)
-    return report
+    out = options.out or f"benchmark-results/starts-{options.problem}"
+    file = options.json or f"{out}/starts.json"
+    kept = KeptRuns(out, file, _line, problem=options.problem)
+    for seed, seconds, start in itertools.product(
+        options.seeds, options.seconds, options.starts
+    ):
+        words = [start, f"{seconds:g}", seed, *["validation"] * options.validation]
+        run = {"start": start, "seconds": seconds, "seed": seed}
+        given = options.problem, *run.values(), options.sample, options.validation
+        kept.add(words, run, train, *given)
+    print(table(kept.runs), flush=True)
+    return kept.report
 
 
 def train(problem, start, seconds, seed, sample, on_validation):
@@ -68,19 +71,8 @@ def train(problem, start, seconds, seed, sample, on_validation):
 def table(runs):
     """P@1 as Markdown: one line per start, one column per time."""
     times = sorted({run["seconds"] for run in runs})
-    lines = [
-        "| search from | " + " | ".join(f"{time:g} s" for time in times) + " |",
-        "|---" * (len(times) + 1) + "|",
-    ]
-    for start in dict.fromkeys(run["start"] for run in runs):
-        cells = (
-            mean_and_deviation(
-                [r["p1"] for r in runs if (r["start"], r["seconds"]) == (start, time)]
-            )
-            for time in times
-        )
-        lines.append(f"| {start} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    titles = {time: f"{time:g} s" for time in times}
+    return grid(runs, "search from", "start", "seconds", titles)
 
 
 def _task(name, start, seed, sample, on_validation):
@@ -130,25 +122,12 @@ def _start(text):
     )
 
 
-def _kept(options, start, seconds, seed, out):
-    words = [start, f"{seconds:g}", seed, *["validation"] * options.validation]
-    path = out / f"{'-'.join(str(word) for word in words)}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    asked = options.problem, start, seconds, seed
-    run = own_process.call(train, *asked, options.sample, options.validation)
-    run |= {"start": start, "seconds": seconds, "seed": seed}
-    write_json(path, run)
-    print(f"{path.stem}: P@1 {run['p1']:.1f}, {run['steps']:,} steps", flush=True)
-    return run
+def _line(run):
+    return f"P@1 {run['p1']:.1f}, {run['steps']:,} steps"
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.negatives.starts",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("negatives.starts", __doc__)
     add = parser.add_argument
     add("--problem", choices=[*TASKS, *_TEXTS], default="place_names")
     add("--starts", nargs="+", type=_start, default=[_NEVER, _RULE])

@@ -6,7 +6,6 @@ figures are kept in `--out`, so an interrupted series can be continued. The meth
 `keras_runs.py` and `torch_runs.py`. The table and the file show all kept runs.
 """
 
-import argparse
 import json
 import os
 import pathlib
@@ -14,7 +13,8 @@ import subprocess
 import sys
 
 from lab.next_item import data
-from lab.shared.figures import mean_and_deviation
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown, mean_and_deviation
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 
@@ -49,10 +49,7 @@ def table(runs):
     """The test figures as Markdown, in per cent: mean ± standard deviation over the seeds."""
     kinds = [kind for kind in ("unseen", "all") if kind in runs[0]["results"][0]["test"]]
     names = [f"{name}, {kind}" for kind in kinds for name in ("NDCG@10", "HitRate@10")]
-    lines = [
-        "| method | " + " | ".join(names) + " | at s | steps | CPU ms per step | peak MiB |",
-        "|---|" + "---:|" * (len(names) + 4),
-    ]
+    rows = []
     for method in dict.fromkeys(run["method"] for run in runs):
         own = [run for run in runs if run["method"] == method]
         best = [best_result(run) for run in own]
@@ -68,8 +65,9 @@ def table(runs):
             f"{sum(1e3 * one['seconds'] / one['steps'] for one in last) / len(last):.1f}",
             f"{max(run['peak_mib'] for run in own):,.0f}",
         ]
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([method, *cells])
+    head = ["method", *names, "at s", "steps", "CPU ms per step", "peak MiB"]
+    return markdown(head, rows)
 
 
 def best_result(run):
@@ -112,11 +110,7 @@ def _run(method, seed, options, arrays, out):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.next_item.compare",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("next_item.compare", __doc__)
     add = parser.add_argument
     add("--dataset", default="ml_100k", choices=["ml_100k", "linux_tokens", "gcide"])
     add("--methods", nargs="+", default=["log_uniform", "uniform"])

@@ -3,7 +3,6 @@
 `lab.next_item.compare` calls it, with an interpreter that has the packages of the method.
 """
 
-import argparse
 import json
 import pathlib
 import resource
@@ -12,11 +11,12 @@ import time
 import numpy as np
 
 from lab.next_item.watch import Watch
+from lab.shared.command_line import new_parser
 
 
 def main(arguments=None):
     """Trains one method and writes its results."""
-    parser = argparse.ArgumentParser("python -m lab.next_item.run", description=__doc__)
+    parser = new_parser("next_item.run", __doc__)
     parser.add_argument("--method", required=True)
     parser.add_argument("--data", required=True, help="file of lab.next_item.data")
     parser.add_argument("--seconds", type=float, required=True, help="CPU seconds of training")

@@ -175,14 +175,14 @@ def rectools(method, watch, seed):
             callbacks=[_stopper(watch, model)],
         )
 
-    model = SASRecModel(get_trainer_func=trainer_placeholder, **options)
+    model = SASRecModel(get_trainer_func=unused_trainer, **options)
     model._trainer = trainer()
     model.fit(Dataset.construct(frame))
     return sum(weight.numel() for weight in model.torch_model.parameters())
 
 
-def trainer_placeholder():
-    """RecTools asks for a trainer before the model exists. `rectools` replaces it."""
+def unused_trainer():
+    """The trainer that RecTools requires before the model exists. `rectools` replaces it."""
     from pytorch_lightning import Trainer
 
     return Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)

@@ -4,11 +4,10 @@ Hashes random class embeddings into all tables, as a build of hash tables does, 
 The limit is memory bandwidth: reading the rows and writing the codes once.
 """
 
-import argparse
-
 import tensorflow as tf
 from tqdm import tqdm
 
+from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.ops import hash_ops
@@ -60,7 +59,7 @@ def _line(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser("python -m lab.retrieval.hashing", description=__doc__)
+    parser = new_parser("retrieval.hashing", __doc__)
     parser.add_argument("--num_rows", type=int, default=670_000)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--num_hashes", type=int, default=6)

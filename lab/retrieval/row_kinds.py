@@ -3,9 +3,9 @@
 It writes them in the format of `python -m tf_largeout.benchmarks retrieval --weights PATH`.
 """
 
-import argparse
-
 import numpy as np
+
+from lab.shared.command_line import new_parser
 
 
 def clusters(draws, num_classes, dim):
@@ -35,7 +35,7 @@ ROW_KINDS = {"clusters": clusters, "uniform": uniform, "duplicates": duplicates}
 
 def main(arguments=None):
     """Writes rows, biases and queries as the command line says."""
-    parser = argparse.ArgumentParser("python -m lab.retrieval.row_kinds", description=__doc__)
+    parser = new_parser("retrieval.row_kinds", __doc__)
     parser.add_argument("kind", choices=ROW_KINDS)
     parser.add_argument("path", help="an .npz file")
     parser.add_argument("--classes", type=int, default=100_000, help="number of rows")

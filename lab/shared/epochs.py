@@ -7,21 +7,20 @@ be continued. With `--joined 3`, a run trains three models in sequence and tests
 of them.
 """
 
-import argparse
 import dataclasses
-import json
-import pathlib
+import itertools
 import time
 
 import keras
 
+from lab.shared.command_line import new_parser
 from lab.shared.directions import add_task
 from lab.shared.falling_rates import FallingRates
-from lab.shared.figures import mean_and_deviation
+from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import machine, own_process, tasks
+from tf_largeout.benchmarks.harness import tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.benchmarks.race import setting_argument
 from tf_largeout.join_models import join_models
@@ -34,14 +33,20 @@ _FIGURES = ("p1", "p3", "p5", "psp1", "psp3", "psp5", "loss")
 def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
-    out = pathlib.Path(options.out or f"benchmark-results/epochs-{options.task}")
-    report = {"machine": machine.describe(), "task": options.task, "runs": []}
-    for seed in options.seeds:
-        for method in options.methods:
-            report["runs"].append(_kept(method, seed, options, out))
-            write_json(options.json or out / "epochs.json", report)
-    print(table(report["runs"]), flush=True)
-    return report
+    out = options.out or f"benchmark-results/epochs-{options.task}"
+    file = options.json or f"{out}/epochs.json"
+    kept = KeptRuns(out, file, _line, task=options.task)
+    overrides = dict(options.set)
+    run = {"epochs": options.epochs, "settings": overrides, "validation": options.validation}
+    more = [f"{name}={value}" for name, value in overrides.items()]
+    more += ["validation"] * options.validation
+    more += [f"joined={options.joined}"] * (options.joined > 1)
+    for seed, method in itertools.product(options.seeds, options.methods):
+        given = options.task, method, options.epochs, seed, overrides, options.sample
+        given += options.validation, options.joined
+        kept.add([method, options.epochs, seed, *more], run, train, *given)
+    print(table(kept.runs), flush=True)
+    return kept.report
 
 
 def train(task_name, method, epochs, seed, overrides, sample, on_validation, num_models=1):
@@ -99,47 +104,28 @@ def _trained(task, method, settings, epochs):
 
 def table(runs):
     """The runs as Markdown, one line per method: mean ± standard deviation over the seeds."""
-    lines = [
-        "| method | steps | seconds | CPU seconds | P@1 | P@3 | P@5 | PSP@1 | PSP@3 | PSP@5 |"
-        " exact loss |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    head = ["method", "steps", "seconds", "CPU seconds", "P@1", "P@3", "P@5", "PSP@1"]
+    head += ["PSP@3", "PSP@5", "exact loss"]
+    rows = []
     for title in dict.fromkeys(run["title"] for run in runs):
         own = [run for run in runs if run["title"] == title]
-        cells = [f"{own[0]['steps']:,}"]
+        cells = [title, f"{own[0]['steps']:,}"]
         cells += [_over_runs(own, name, 0) for name in ("seconds", "cpu_seconds")]
         cells += [_over_runs(own, name, 1) for name in _FIGURES[:-1]]
-        cells += [_over_runs(own, "loss", 2)]
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([*cells, _over_runs(own, "loss", 2)])
+    return markdown(head, rows)
 
 
 def _over_runs(runs, name, digits):
     return mean_and_deviation([run[name] for run in runs if name in run], digits)
 
 
-def _kept(method, seed, options, out):
-    overrides = dict(options.set)
-    said = [f"{name}={value}" for name, value in overrides.items()]
-    words = [method, options.epochs, seed, *said, *["validation"] * options.validation]
-    words += [f"joined={options.joined}"] * (options.joined > 1)
-    path = out / f"{'-'.join(str(word) for word in words).replace('/', '_')}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    arguments = (options.task, method, options.epochs, seed, overrides, options.sample)
-    run = own_process.call(train, *arguments, options.validation, options.joined)
-    run |= {"epochs": options.epochs, "settings": overrides, "validation": options.validation}
-    write_json(path, run)
-    print(f"{path.stem}: P@1 {run['p1']:.1f}, {run['seconds']:.0f} s", flush=True)
-    return run
+def _line(run):
+    return f"P@1 {run['p1']:.1f}, {run['seconds']:.0f} s"
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.shared.epochs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("shared.epochs", __doc__)
     add = parser.add_argument
     add("--task", choices=TASKS, default="linux_callees")
     add("--methods", nargs="+", choices=METHODS, required=True)

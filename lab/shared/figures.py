@@ -7,3 +7,34 @@ def mean_and_deviation(values, digits=1):
     """Mean ± standard deviation as text; a single value alone; "" without values."""
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):,.{digits}f}{spread}" if values else ""
+
+
+def markdown(head, rows):
+    """A table of texts. Cells are aligned to the right, except in the first column.
+
+    Args:
+        head: title of each column.
+        rows: cells of each row.
+    """
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def grid(runs, corner, row, column, titles, figure="p1"):
+    """A figure as Markdown: a line per value of `row`, a column per value of `column`.
+
+    Args:
+        runs: dicts; several in a cell are shown as mean ± standard deviation. A run whose
+            `column` is None is in all columns.
+        corner: title of the first column.
+        row: key of the runs.
+        column: key of the runs.
+        titles: dict of the values of `column` and the titles of their columns.
+        figure: key of the runs.
+    """
+    rows = []
+    for name in dict.fromkeys(run[row] for run in runs):
+        own = [run for run in runs if run[row] == name]
+        cells = ([run[figure] for run in own if run[column] in (at, None)] for at in titles)
+        rows.append([str(name), *map(mean_and_deviation, cells)])
+    return markdown([corner, *titles.values()], rows)

@@ -8,32 +8,28 @@ kinds of method have no negatives: `full`, the exact softmax, and the losses of 
 kept in `--out`, so an interrupted series can be continued.
 """
 
-import argparse
 import dataclasses
-import json
-import pathlib
 
-from lab.shared.figures import mean_and_deviation
+from lab.shared.command_line import new_parser
+from lab.shared.figures import grid
+from lab.shared.kept_runs import KeptRuns
 from lab.shared.language_model_case import WITHOUT_NEGATIVES, Setting, train
 from lab.shared.plots import draw_perplexity
 from lab.shared.samplers import SAMPLERS
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
 
 
 def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
-    out = pathlib.Path(options.out)
-    report = {"machine": machine.describe(), "runs": []}
+    file = options.json or f"{options.out}/language_model.json"
+    kept = KeptRuns(options.out, file, _line)
     for setting in settings(options):
-        report["runs"].append(_kept(setting, out))
-        write_json(options.json or out / "language_model.json", report)
-        draw_perplexity(report["runs"], options.png or out / "language_model.png")
+        kept.add(dataclasses.asdict(setting).values(), {}, train, setting)
+        draw_perplexity(kept.runs, options.png or f"{options.out}/language_model.png")
     for figure in ("test_perplexity", "test_p1", "test_top10"):
-        print(figure, table(report["runs"], figure), "", sep="\n", flush=True)
-    return report
+        print(figure, table(kept.runs, figure), "", sep="\n", flush=True)
+    return kept.report
 
 
 def settings(options):
@@ -54,36 +50,12 @@ def table(runs, figure="test_perplexity"):
     """
     runs = [run for run in runs if figure in run]
     counts = sorted({run["num_sampled"] for run in runs if run["num_sampled"]})
-    lines = [
-        "| sampler | " + " | ".join(f"{count:,}" for count in counts) + " |",
-        "|---" * (len(counts) + 1) + "|",
-    ]
-    for title in dict.fromkeys(run["title"] for run in runs):
-        own = [run for run in runs if run["title"] == title]
-        cells = (
-            mean_and_deviation(
-                [run[figure] for run in own if run["num_sampled"] in (count, None)]
-            )
-            for count in counts or [None]
-        )
-        lines.append(f"| {title} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _kept(setting, out):
-    values = dataclasses.asdict(setting).values()
-    name = "-".join(str(value) for value in values).replace("/", "_")
-    path = out / f"{name}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    run = own_process.call(train, setting)
-    write_json(path, run)
-    print(_line(run), flush=True)
-    return run
+    titles = {count: f"{count:,}" for count in counts} or {None: ""}
+    return grid(runs, "sampler", "title", "num_sampled", titles, figure)
 
 
 def _line(run):
-    parts = [f"{run['title']} {run['num_sampled'] or ''} seed {run['seed']}:"]
+    parts = []
     for split in ("validation", "test"):
         perplexity = run.get(f"{split}_perplexity")
         parts += [f"perplexity {perplexity:.1f}," if perplexity else "no perplexity,"]
@@ -92,11 +64,7 @@ def _line(run):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.shared.language_model",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("shared.language_model", __doc__)
     add, usual = parser.add_argument, Setting()
     add("--dataset", default=usual.dataset)
     add("--vocabulary", type=int, help="classes (default: the data set's own number)")

@@ -15,10 +15,11 @@ and 64 examples whose probabilities, all together, are below a limit for each ex
 are in their order, or grouped by how certain they are.
 """
 
-import argparse
 import pathlib
 import tempfile
 
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown
 from lab.speed.exact_softmax_case import Problem, figures, save_problem
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
@@ -68,29 +69,20 @@ def times_table(runs):
         }
         for run in runs
     ]
-    lines = ["| ms per step, cores | " + " | ".join(str(run["cores"]) for run in runs) + " |"]
-    lines.append("|---" + "|---:" * len(runs) + "|")
-    for name in columns[0]:
-        cells = " | ".join(f"{column[name]:.0f}" for column in columns)
-        lines.append(f"| {name} | {cells} |")
-    return "\n".join(lines)
+    head = ["ms per step, cores", *(str(run["cores"]) for run in runs)]
+    rows = [[name, *(f"{column[name]:.0f}" for column in columns)] for name in columns[0]]
+    return markdown(head, rows)
 
 
 def left_out_table(problem):
     """The shares of skipped tiles in per cent, as Markdown."""
-    lines = ["| skipped probability of an example, at most | in order | most certain grouped |"]
-    lines.append("|---:|---:|---:|")
-    for mass, shares in problem["left_out"].items():
-        lines.append(f"| {mass} | " + " | ".join(f"{100 * x:.1f}" for x in shares) + " |")
-    return "\n".join(lines)
+    head = ["skipped probability of an example, at most", "in order", "most certain grouped"]
+    shares = problem["left_out"].items()
+    return markdown(head, [[str(mass), *(f"{100 * x:.1f}" for x in of)] for mass, of in shares])
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.speed.exact_softmax",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("speed.exact_softmax", __doc__)
     parser.add_argument("--task", choices=TASKS, default="place_names")
     parser.add_argument("--batch-size", type=int, default=256)
     parser.add_argument("--seconds", type=float, default=120.0, help="of training before")

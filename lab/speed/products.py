@@ -12,7 +12,6 @@ default, TensorFlow uses oneDNN only on processors with AVX-512 VNNI, AVX-VNNI o
 because Eigen's products use kernels of oneDNN too. Eigen's other operations do not change.
 """
 
-import argparse
 import functools
 import time
 
@@ -20,6 +19,8 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown
 from tf_largeout.benchmarks.harness import machine, turns
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.step_case import StepCase, measure_in_turns
@@ -136,22 +137,19 @@ def products_table(products):
         for row in products
         for name in LIBRARIES
     ]
-    lines = ["| GFLOP/s | " + " | ".join(title for title, _ in columns) + " |"]
-    lines.append("|---" + "|---:" * len(columns) + "|")
-    for layout in columns[0][1]:
-        cells = " | ".join(f"{rates[layout]:.0f}" for _, rates in columns)
-        lines.append(f"| {layout} | {cells} |")
-    return "\n".join(lines)
+    layouts = columns[0][1]
+    rows = [[layout, *(f"{rates[layout]:.0f}" for _, rates in columns)] for layout in layouts]
+    return markdown(["GFLOP/s", *(title for title, _ in columns)], rows)
 
 
 def steps_table(steps):
     """CPU milliseconds of whole steps as Markdown."""
-    lines = ["| CPU ms per step | oneDNN | Eigen | ratio |", "|---|---:|---:|---:|"]
+    rows = []
     for step in steps:
         fast, slow = step["rows"]
-        times = f"{fast['cpu_ms']:.2f} | {slow['cpu_ms']:.2f} | {slow['cpu_ratio']:.2f}"
-        lines.append(f"| {' x '.join(map(str, step['shape']))} | {times} |")
-    return "\n".join(lines)
+        times = fast["cpu_ms"], slow["cpu_ms"], slow["cpu_ratio"]
+        rows.append([" x ".join(map(str, step["shape"])), *(f"{time:.2f}" for time in times)])
+    return markdown(["CPU ms per step", "oneDNN", "Eigen", "ratio"], rows)
 
 
 def _shape(text):
@@ -159,11 +157,7 @@ def _shape(text):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.speed.products",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("speed.products", __doc__)
     add = parser.add_argument
     add("--shapes", type=_shape, nargs="+", default=SHAPES, metavar="B,M,DIM")
     add("--calls", type=int, default=30, help="of each layout")

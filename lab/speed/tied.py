@@ -5,7 +5,6 @@ words, with its own table (untied) or that of the embedding (tied), and with Ker
 or an `EmbeddingBag` of one id per position. All models take turns, step by step.
 """
 
-import argparse
 import time
 
 import keras
@@ -14,6 +13,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 import tf_largeout as tflo
+from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 
@@ -84,7 +84,7 @@ def _line(row):
 
 
 def _parser():
-    parser = argparse.ArgumentParser("python -m lab.speed.tied", description=__doc__)
+    parser = new_parser("speed.tied", __doc__)
     parser.add_argument(
         "--num-words", type=int, nargs="+", default=[50_000, 200_000, 1_000_000]
     )
