@@ -31,7 +31,9 @@ struct CpuInvertedFile {
 // of variables on another device, and the outputs are written.
 class InvertedFileUpdateOp : public LargeoutOp {
  public:
-  using LargeoutOp::LargeoutOp;
+  explicit InvertedFileUpdateOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("unit_length", &unit_length_));
+  }
 
   void Run(OpKernelContext* ctx) override {
     InvertedFileInput input;
@@ -44,16 +46,18 @@ class InvertedFileUpdateOp : public LargeoutOp {
       OP_REQUIRES_OK(ctx, input.CopyToOutputs(ctx));
     }
     const ClassMatrix matrix = classes.matrix();
-    const int64_t num_classes = input.file().rows.num_rows;
+    InvertedFile file = input.file();
+    file.unit_length = unit_length_;
+    const int64_t num_classes = file.rows.num_rows;
     OP_REQUIRES(ctx, matrix.num_classes == num_classes && matrix.dim == input.dim(),
                 InvalidArgument("embeddings must be [", num_classes, ", ", input.dim(),
                                 "], the shape that the inverted file was made for, got [",
                                 matrix.num_classes, ", ", matrix.dim, "]"));
     OP_REQUIRES_OK(ctx, CheckSchedule(input.schedule()));
     try {
-      Update(matrix, input.file(), IntraOpParallel(ctx), input.schedule());
+      Update(matrix, file, IntraOpParallel(ctx), input.schedule());
     } catch (...) {  // the parts are inconsistent: reset to the state before the first fit
-      std::fill_n(input.file().offsets, input.file().num_lists + 1, 0);
+      std::fill_n(file.offsets, file.num_lists + 1, 0);
       throw;
     }
   }
@@ -76,6 +80,8 @@ class InvertedFileUpdateOp : public LargeoutOp {
         "0 or -1 to 2^62 - 1, got [",
         step, ", ", fitted, "]");
   }
+
+  bool unit_length_;
 };
 
 // Fits the lists in step number `step`.

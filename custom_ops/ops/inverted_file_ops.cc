@@ -37,7 +37,8 @@ absl::Status SearchShape(InferenceContext* c) {
       .Input("bias: num_biases * resource") \
       .FILE_INPUTS()                        \
       .Input("schedule: resource")          \
-      .Attr("num_biases: int >= 0")
+      .Attr("num_biases: int >= 0")         \
+      .Attr("unit_length: bool = false")
 
 // The same as tensors: copies, because the variables are on another device.
 #define COPIED_INPUTS()                  \
@@ -51,6 +52,7 @@ absl::Status SearchShape(InferenceContext* c) {
       .Input("scales: float")            \
       .Input("schedule: int64")          \
       .Attr("num_biases: int >= 0")      \
+      .Attr("unit_length: bool = false") \
       .Output("new_means: float")        \
       .Output("new_mean_bias: float")    \
       .Output("new_offsets: uint32")     \
@@ -111,6 +113,8 @@ means: As in LargeoutInvertedFileSearch, like those up to scales.
 schedule: Variable [2], int64: the number of the next step, and that of the step when the lists
   were fitted, or -1. The draws of k-means depend on the number of the step, so they are the same
   on all replicas.
+unit_length: Whether the file is that of the rows scaled to length 1. A row shorter than 1e-6 is
+  multiplied by 1e6.
 )doc");
 
 REGISTER_OP("LargeoutInvertedFileUpkeep")

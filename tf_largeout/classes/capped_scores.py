@@ -29,6 +29,7 @@ class CappedScores(MappedScores):
     def __init__(self, uncapped: Any, soft_cap: float) -> None:
         super().__init__(uncapped)
         self.soft_cap = self._soft_cap = soft_cap
+        self.has_unit_rows = uncapped.has_unit_rows
 
     def mapped(self, logits: tf.Tensor) -> tf.Tensor:
         return self.capped(logits)

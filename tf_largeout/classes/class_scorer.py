@@ -67,6 +67,8 @@ class ClassScorer:
     soft_cap: float | None = None
     # Whether the rows are in bfloat16 (`bfloat16_rows`).
     is_rounded = False
+    # Whether the rows of the variables are scaled to length 1 when they are read.
+    has_unit_rows = False
 
     @property
     def uncapped(self) -> Any:

@@ -15,6 +15,8 @@ class NormalizedMatrix(ClassMatrix):
     of zeros has the cosine 0 with all features.
     """
 
+    has_unit_rows = True
+
     def as_read(self, rows: tf.Tensor) -> tf.Tensor:
         return unit_length(rows)
 

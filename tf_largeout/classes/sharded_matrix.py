@@ -12,7 +12,6 @@ from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix, statistics_in_blocks
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
 from tf_largeout.classes.class_shard import ClassShard
-from tf_largeout.classes.normalized_matrix import NormalizedMatrix
 from tf_largeout.ops import class_scan_ops
 from tf_largeout.types import Elementwise
 from tf_largeout.variables.row_shard import map_by_shard, split
@@ -50,7 +49,7 @@ class ShardedMatrix(ClassScorer):
         firsts = [0, *itertools.accumulate(rows.shape[0] for rows in embeddings)]
         super().__init__(firsts[-1], embeddings[0].shape[1], biases is not None, owner)
         self._biases = list(biases or [])
-        is_normalized = issubclass(matrix_class, NormalizedMatrix)
+        self.has_unit_rows = matrix_class.has_unit_rows
         self._shards: list[ClassShard] = []
         for number, rows in enumerate(embeddings):
             matrix = matrix_class(rows, biases[number] if biases else None, owner)
@@ -64,7 +63,7 @@ class ShardedMatrix(ClassScorer):
             )
             self._shards.append(shard)
         self.is_rounded = self._shards[0].matrix.is_rounded
-        self._has_own_pass = not (is_normalized or self.is_rounded)
+        self._has_own_pass = not (self.has_unit_rows or self.is_rounded)
 
     def shards(self) -> list[ClassShard]:
         return self._shards

@@ -96,9 +96,9 @@ class LargeOutput(ClassOutput):
             normalized when they are read, so gradients of sampled losses stay sparse. A vector
             of zeros has the cosine 0. `class_embeddings()` returns normalized rows. Search an
             index of them by `predict_top_k(index=...)`, which also transforms the features.
-            `InvertedFileSampler`, `KernelTreeSampler` and `LSHSampler` search rows that are not
-            normalized: losses stay unbiased, but the negatives are less hard. Exact losses do
-            not support compute_dtype="bfloat16".
+            `KernelTreeSampler` draws by the rows that are not normalized: losses stay unbiased,
+            but the negatives are less hard. Exact losses do not support
+            compute_dtype="bfloat16".
         scale: Number above 0 that multiplies the products of features and class rows, before
             the bias. It is the inverse of the temperature of the softmax. "learned" trains it:
             the weight `logit_scale` stores its log, as in CLIP (Radford et al. 2021). None, the

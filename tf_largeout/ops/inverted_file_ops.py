@@ -66,6 +66,7 @@ def inverted_file_fit(
     embeddings: VariableOrHandle,
     bias: VariableOrHandle | None,
     state: Sequence[VariableOrHandle],
+    unit_length: bool = False,
 ) -> tf.Operation | None:
     """Fits new lists in place: k-means on a sample of the classes, then one pass over all.
 
@@ -74,6 +75,8 @@ def inverted_file_fit(
         bias: float32 variable `[num_classes]`, or None.
         state: means, mean_bias, offsets, ids, codes, scales, schedule. The random numbers of
             k-means depend only on the step in the schedule, so all replicas get the same lists.
+        unit_length: Whether the lists and the stored rows are those of rows that are scaled to
+            length 1. A row shorter than 1e-6 is multiplied by 1e6.
 
     Returns:
         The operation (None when executing eagerly).
@@ -83,7 +86,7 @@ def inverted_file_fit(
             schedule is invalid.
     """
     return gen_ops.largeout_inverted_file_fit(
-        handle_of(embeddings), optional_handle(bias), *_handles(state)
+        handle_of(embeddings), optional_handle(bias), *_handles(state), **_scaling(unit_length)
     )
 
 
@@ -93,6 +96,7 @@ def inverted_file_upkeep(
     state: Sequence[VariableOrHandle],
     interval: int,
     rows_a_step: int,
+    unit_length: bool = False,
 ) -> tf.Operation | None:
     """Maintains the lists during one training step, in place.
 
@@ -106,6 +110,7 @@ def inverted_file_upkeep(
         state: The seven variables of `inverted_file_fit`.
         interval: Number of steps between reassignments.
         rows_a_step: Average number of classes to reassign per step.
+        unit_length: As in `inverted_file_fit`.
 
     Returns:
         The operation (None when executing eagerly).
@@ -120,11 +125,15 @@ def inverted_file_upkeep(
         *_handles(state),
         interval=interval,
         rows_a_step=rows_a_step,
+        **_scaling(unit_length),
     )
 
 
 def inverted_file_fitted(
-    embeddings: tf.Tensor, bias: tf.Tensor | None, state: Sequence[tf.Tensor]
+    embeddings: tf.Tensor,
+    bias: tf.Tensor | None,
+    state: Sequence[tf.Tensor],
+    unit_length: bool = False,
 ) -> tuple[tf.Tensor, ...]:
     """Runs `inverted_file_fit` on tensors instead of variables, on the CPU.
 
@@ -134,11 +143,14 @@ def inverted_file_fitted(
         embeddings: float32 tensor `[num_classes, dim]`.
         bias: float32 tensor `[num_classes]`, or None.
         state: Seven tensors, the values of the variables of `inverted_file_fit`.
+        unit_length: As in `inverted_file_fit`.
 
     Returns:
         The seven tensors of the new state.
     """
-    return gen_ops.largeout_inverted_file_fitted(embeddings, _optional(bias), *state)
+    return gen_ops.largeout_inverted_file_fitted(
+        embeddings, _optional(bias), *state, **_scaling(unit_length)
+    )
 
 
 def inverted_file_kept_up(
@@ -147,6 +159,7 @@ def inverted_file_kept_up(
     state: Sequence[tf.Tensor],
     interval: int,
     rows_a_step: int,
+    unit_length: bool = False,
 ) -> tuple[tf.Tensor, ...]:
     """Runs `inverted_file_upkeep` on tensors instead of variables, on the CPU.
 
@@ -158,13 +171,23 @@ def inverted_file_kept_up(
         state: Seven tensors, the values of the variables of `inverted_file_fit`.
         interval: Number of steps between reassignments.
         rows_a_step: Average number of classes to reassign per step.
+        unit_length: As in `inverted_file_fit`.
 
     Returns:
         The seven tensors of the new state.
     """
     return gen_ops.largeout_inverted_file_kept_up(
-        embeddings, _optional(bias), *state, interval=interval, rows_a_step=rows_a_step
+        embeddings,
+        _optional(bias),
+        *state,
+        interval=interval,
+        rows_a_step=rows_a_step,
+        **_scaling(unit_length),
     )
+
+
+def _scaling(unit_length: bool) -> dict[str, bool]:
+    return {"unit_length": True} if unit_length else {}
 
 
 def _optional(value: tf.Tensor | None) -> list[tf.Tensor]:

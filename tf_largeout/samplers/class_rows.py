@@ -55,6 +55,16 @@ def rows_of(matrix: ClassScorer) -> tuple[Any, Any]:
     return embeddings, bias
 
 
+def score_of(matrix: ClassScorer) -> Any:
+    """Returns the function that scores class rows for a structure of `structure_over`.
+
+    Returns:
+        `ClassScorer.dots`; for classes in shards, a tuple with one per shard.
+    """
+    functions = tuple(shard.matrix.dots for shard in matrix.shards())
+    return functions[0] if len(functions) == 1 else functions
+
+
 def seed_of_run(layer: ClassLayer) -> tf.Tensor:
     """Returns the seed that the draws of the layer start from, int64 `[2]`."""
     first = local_variable(layer.seed_state).read_value()[0]

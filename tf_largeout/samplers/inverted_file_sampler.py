@@ -115,7 +115,8 @@ class InvertedFileSampler(HardNegativeSampler, Rebuildable):
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
-        make = functools.partial(InvertedFile, self.num_lists, self._draws_alone)
+        unit_length = layer.class_matrix.has_unit_rows
+        make = functools.partial(InvertedFile, self.num_lists, self._draws_alone, unit_length)
         self._file = structure_over(
             layer.class_matrix, make, ShardedInvertedFile, reads_bfloat16=True
         )

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.samplers.class_rows import rows_of
+from tf_largeout.samplers.class_rows import score_of
 from tf_largeout.samplers.class_tables import ClassTables
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
@@ -62,8 +62,8 @@ class LSHSearch(HardNegativeSampler):
         if self.num_hard:
             # Not counted: replicas cannot add their counts in the branch of `tf.cond` where a
             # search that starts late runs.
-            sizes, rows = (num, self.num_hard), rows_of(layer.class_matrix)
-            return tables.best_of_most_frequent(codes, features, labels, *sizes, *rows)[1]
+            sizes, score = (num, self.num_hard), score_of(layer.class_matrix)
+            return tables.best_of_most_frequent(codes, features, labels, *sizes, score)[1]
         lookups = num * (_WALK_LOOKUPS if self._form == "walk" else LOOKUPS_PER_ROW)
         seed = layer.next_seed()
         ids, num_filled = tables.query(codes, labels, self._form, num, lookups, seed)

@@ -1,7 +1,7 @@
 """Hash tables: they find the rows in the same buckets as a query."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -11,7 +11,6 @@ import tensorflow as tf
 from tf_largeout.ops import devices
 from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
-from tf_largeout.ops.row_dot_ops import row_dots
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
 from tf_largeout.variables.machine_memory import require_memory
@@ -215,8 +214,7 @@ class HashTables:
         excluded: tf.Tensor,
         num_candidates: int,
         num_best: int,
-        embeddings: tf.Variable,
-        bias: tf.Variable | None = None,
+        score: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the best rows among the most frequent ones in a query's buckets.
 
@@ -227,8 +225,9 @@ class HashTables:
             num_candidates: Number of rows per query that are scored: those that occur most
                 often in its buckets. A query looks at up to 16 table entries per candidate.
             num_best: Number of rows to find, at most `num_candidates`.
-            embeddings: As in `rebuild`.
-            bias: float32 `tf.Variable` `[num_rows]`, or None.
+            score: Returns the scores of queries and rows, float32 `[batch, n]`, for the
+                arguments `queries` and int64 `[batch, n]`, padded with -1; the lowest float at
+                padding.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1 if
@@ -238,8 +237,7 @@ class HashTables:
         # a search with a late start runs.
         lookups = LOOKUPS_PER_ROW * num_candidates
         found, _ = self.query(codes, excluded, "frequent", num_candidates, lookups)
-        scores = row_dots(queries, embeddings, found, bias)
-        scores, best = tf.math.top_k(scores, num_best, sorted=False)
+        scores, best = tf.math.top_k(score(queries, found), num_best, sorted=False)
         return scores, tf.gather(found, best, batch_dims=1)
 
     def collisions(

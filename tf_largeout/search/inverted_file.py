@@ -44,6 +44,7 @@ class InvertedFile:
         num_lists: Number of lists, at most one per row; by default about `4 sqrt(num_rows)`.
         knows_lists: Whether it also stores the list of each row, in `4 num_rows` bytes.
             `RowDistribution.probabilities` needs it.
+        unit_length: Whether `w_i` is the row scaled to length 1.
 
     References:
         Jegou, Douze, Schmid 2011, "Product quantization for nearest neighbor search",
@@ -52,9 +53,14 @@ class InvertedFile:
 
     PARTS = ("means", "mean_bias", "offsets", "ids", "codes", "scales", "schedule")
 
-    def __init__(self, num_lists: int | None = None, knows_lists: bool = False) -> None:
+    def __init__(
+        self,
+        num_lists: int | None = None,
+        knows_lists: bool = False,
+        unit_length: bool = False,
+    ) -> None:
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
-        self._knows_lists = knows_lists
+        self._knows_lists, self._unit_length = knows_lists, unit_length
         self._interval = _LEAST_INTERVAL
         self._state: list[keras.Variable] = []
         self._list_of_row: keras.Variable | None = None
@@ -93,9 +99,10 @@ class InvertedFile:
             bias: float32 `tf.Variable` `[num_rows]`, or None for biases of 0.
         """
         if self._is_on_cpu():
-            inverted_file_fit(embeddings, bias, self.variables())
+            inverted_file_fit(embeddings, bias, self.variables(), self._unit_length)
         else:
-            self._write(inverted_file_fitted(*self._copies(embeddings, bias)))
+            copies = self._copies(embeddings, bias)
+            self._write(inverted_file_fitted(*copies, self._unit_length))
         self._note_lists()
 
     def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
@@ -216,7 +223,7 @@ class InvertedFile:
 
     def _follow(self, embeddings: tf.Variable, bias: tf.Variable | None) -> bool:
         """Counts a step, and updates the lists if that is due."""
-        arguments = self._interval, _REASSIGNED_PER_STEP
+        arguments = self._interval, _REASSIGNED_PER_STEP, self._unit_length
         if self._is_on_cpu():
             inverted_file_upkeep(embeddings, bias, self.variables(), *arguments)
         else:

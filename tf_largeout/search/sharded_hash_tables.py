@@ -112,22 +112,22 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
         excluded: tf.Tensor,
         num_candidates: int,
         num_best: int,
-        *rows: Sequence[Any],
+        score: Sequence[Callable[[tf.Tensor, tf.Tensor], tf.Tensor]],
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `HashTables.best_of_most_frequent`.
+        """As `HashTables.best_of_most_frequent`, with a function `score` per shard.
 
         With K shards, each scores 1 / K of the candidates, but at least `num_best`.
         """
         num_own = max(num_best, math.ceil(num_candidates / len(self.shards)))
 
         def best(
-            shard: RowShard, tables: HashTables, own_codes: tf.Tensor, *rows: Any
+            shard: RowShard, tables: HashTables, own_codes: tf.Tensor, score: Any
         ) -> tuple[tf.Tensor, tf.Tensor]:
             own, sizes = shard.to_local(excluded), (num_own, num_best)
-            scores, ids = tables.best_of_most_frequent(own_codes, queries, own, *sizes, *rows)
+            scores, ids = tables.best_of_most_frequent(own_codes, queries, own, *sizes, score)
             return scores, shard.to_global(ids)
 
-        found = self.each(best, codes, *rows)
+        found = self.each(best, codes, score)
         return best_of_shards(found, num_best, is_sorted=False)
 
     def collisions(

@@ -28,6 +28,9 @@ struct InvertedFile {
   int32_t* offsets;  // [num_lists + 1]
   int32_t* ids;      // [num_classes]
   PackedRows rows;   // row i is the row of class ids[i] when it was last packed
+  // Whether the fit and the updates scale each row to length 1, or a row shorter than 1e-6 by
+  // 1e6.
+  bool unit_length = false;
 };
 
 // The largest number of members of a list. It bounds the cost of a query, even if all rows are

@@ -32,7 +32,7 @@ void SeedMeans(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
     seeds[l] = rows[l * rows.size() / file.num_lists];
     lists[l] = l;
   }
-  ListSums(matrix, seeds, lists, file.num_lists)
+  ListSums(matrix, seeds, lists, file)
       .MoveMeans(matrix.dim, std::vector<int64_t>(file.num_lists), file);
 }
 
@@ -40,7 +40,7 @@ void SeedMeans(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
 std::vector<int32_t> Round(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
                            const ParallelFor& parallel, const InvertedFile& file) {
   std::vector<int32_t> lists = NearestLists(matrix, rows, file, parallel);
-  const ListSums sums(matrix, rows, lists, file.num_lists);
+  const ListSums sums(matrix, rows, lists, file);
   sums.MoveMeans(matrix.dim, sums.counts(), file);
   SeedEmptyLists(matrix, sums.counts(), sums.last(), file);
   return lists;
@@ -75,7 +75,7 @@ void FitLists(const ClassMatrix& matrix, PhiloxSeed seed, const ParallelFor& par
   std::vector<int64_t> all(matrix.num_classes);
   std::iota(all.begin(), all.end(), int64_t{0});
   PlaceRows(Round(matrix, all, parallel, file), file);
-  PackAllRows(matrix, file.ids, parallel, file.rows);
+  PackLists(matrix, parallel, file);
 }
 
 int64_t UpdateLists(const ClassMatrix& matrix, int64_t begin, int64_t count,
@@ -89,12 +89,12 @@ int64_t UpdateLists(const ClassMatrix& matrix, int64_t begin, int64_t count,
     moved += lists[rows[i]] != nearest[i];
     lists[rows[i]] = nearest[i];
   }
-  const ListSums sums(matrix, rows, nearest, file.num_lists);
+  const ListSums sums(matrix, rows, nearest, file);
   PlaceRows(std::move(lists), file);
   const std::vector<int64_t> sizes = Sizes(file);
   sums.MoveMeans(matrix.dim, sizes, file);
   SeedEmptyLists(matrix, sizes, MiddleMembers(file), file);
-  PackAllRows(matrix, file.ids, parallel, file.rows);
+  PackLists(matrix, parallel, file);
   return moved;
 }
 

@@ -23,6 +23,37 @@ double SquaredNorm(const float* row, int64_t dim) {
   return std::isfinite(sum) ? sum : 0.0;
 }
 
+// SquaredNorm in float32, which may overflow. The compiler vectorises the inner loop.
+float FastSquaredNorm(const float* row, int64_t dim) {
+  constexpr int kSums = 16;
+  float sums[kSums] = {};
+  int64_t k = 0;
+  for (; k + kSums <= dim; k += kSums) {
+    for (int i = 0; i < kSums; ++i) sums[i] += row[k + i] * row[k + i];
+  }
+  for (; k < dim; ++k) sums[0] += row[k] * row[k];
+  return std::accumulate(sums, sums + kSums, 0.0f);
+}
+
+// The factor that scales a row to length 1.
+double InverseLength(const float* row, int64_t dim) {
+  constexpr double kLeastSquare = 1e-12;
+  const float square = FastSquaredNorm(row, dim);
+  const bool fits = 1e-20f < square && square < 1e30f;
+  const double sum = fits ? square : SquaredNorm(row, dim);
+  return 1.0 / std::sqrt(std::max(sum, kLeastSquare));
+}
+
+// Row `row` as the file scores it: the memory of the matrix, or `wide` [dim].
+const float* ScoredRow(const ClassMatrix& matrix, int64_t row, const InvertedFile& file,
+                       float* wide) {
+  const float* const found = FloatRow(matrix, row, wide);
+  if (!file.unit_length) return found;
+  const double factor = InverseLength(found, matrix.dim);
+  for (int64_t k = 0; k < matrix.dim; ++k) wide[k] = factor * found[k];
+  return wide;
+}
+
 // The means scaled to length 1; those of length 0 stay 0.
 std::vector<float> Directions(const InvertedFile& file, int64_t dim) {
   std::vector<float> directions(file.means, file.means + file.num_lists * dim);
@@ -83,11 +114,14 @@ std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<i
 }
 
 ListSums::ListSums(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
-                   const std::vector<int32_t>& lists, int64_t num_lists)
-    : counts_(num_lists), last_(num_lists), sums_(num_lists * matrix.dim), bias_(num_lists) {
+                   const std::vector<int32_t>& lists, const InvertedFile& file)
+    : counts_(file.num_lists),
+      last_(file.num_lists),
+      sums_(file.num_lists * matrix.dim),
+      bias_(file.num_lists) {
   std::vector<float> wide(matrix.dim);
   for (size_t i = 0; i < rows.size(); ++i) {
-    const float* row = FloatRow(matrix, rows[i], wide.data());
+    const float* row = ScoredRow(matrix, rows[i], file, wide.data());
     const float bias = matrix.bias != nullptr ? matrix.bias[rows[i]] : 0.0f;
     if (SquaredNorm(row, matrix.dim) == 0.0 || !std::isfinite(bias)) continue;
     float* sum = &sums_[lists[i] * matrix.dim];
@@ -146,6 +180,24 @@ std::vector<int32_t> ListOfEachClass(int64_t num_classes, const InvertedFile& fi
   return lists;
 }
 
+void PackLists(const ClassMatrix& matrix, const ParallelFor& parallel,
+               const InvertedFile& file) {
+  PackAllRows(matrix, file.ids, parallel, file.rows);
+  if (!file.unit_length) return;
+  // In the order of the rows in memory, which is faster than in the order of the lists.
+  std::vector<float> factors(matrix.num_classes);
+  parallel(matrix.num_classes, matrix.dim / 2, [&](int64_t begin, int64_t end) {
+    std::vector<float> wide(matrix.dim);
+    for (int64_t c = begin; c < end; ++c) {
+      factors[c] = InverseLength(FloatRow(matrix, c, wide.data()), matrix.dim);
+    }
+  });
+  for (int64_t i = 0; i < file.rows.num_rows; ++i) {
+    // The codes of a row are the same for any length.
+    file.rows.group_scales(i / kGroupRows)[i % kGroupRows] *= factors[file.ids[i]];
+  }
+}
+
 void SeedEmptyLists(const ClassMatrix& matrix, const std::vector<int64_t>& sizes,
                     const std::vector<int64_t>& members, const InvertedFile& file) {
   std::vector<int32_t> order(file.num_lists);
@@ -156,7 +208,7 @@ void SeedEmptyLists(const ClassMatrix& matrix, const std::vector<int64_t>& sizes
   std::vector<float> wide(matrix.dim);
   for (auto empty = order.rbegin(); sizes[*empty] == 0 && sizes[*longest] > 1; ++empty) {
     const int64_t member = members[*longest++];
-    const float* row = FloatRow(matrix, member, wide.data());
+    const float* row = ScoredRow(matrix, member, file, wide.data());
     if (SquaredNorm(row, matrix.dim) == 0.0) continue;
     std::copy_n(row, matrix.dim, file.means + *empty * matrix.dim);
     file.mean_bias[*empty] = matrix.bias != nullptr ? matrix.bias[member] : 0.0f;

@@ -16,11 +16,12 @@ namespace largeout {
 std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
                                   const InvertedFile& file, const ParallelFor& parallel);
 
-// The sums of the rows of each list. Rows that are zero or have NaN are ignored.
+// The sums of the rows of each list, scaled if the file says so. Rows that are zero or have NaN
+// are ignored.
 class ListSums {
  public:
   ListSums(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
-           const std::vector<int32_t>& lists, int64_t num_lists);
+           const std::vector<int32_t>& lists, const InvertedFile& file);
 
   // Moves mean l towards the mean of the summed rows, by the share counts[l] / size of the
   // distance. size is the larger of sizes[l] and counts[l].
@@ -44,6 +45,10 @@ void PlaceRows(std::vector<int32_t> list_of_class, const InvertedFile& file);
 
 // The list of each class; 0 if the file does not contain the class.
 std::vector<int32_t> ListOfEachClass(int64_t num_classes, const InvertedFile& file);
+
+// Packs the current rows of all classes in the order of the lists, scaled if the file says so.
+void PackLists(const ClassMatrix& matrix, const ParallelFor& parallel,
+               const InvertedFile& file);
 
 // Sets the means of empty lists to rows of the longest lists, which splits these when their
 // rows are assigned again. members[l] is a row of list l.

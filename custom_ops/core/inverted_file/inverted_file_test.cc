@@ -55,6 +55,36 @@ TEST(SearchFindsMostOfTheBest) {
   });
 }
 
+TEST(RowsOfAnyLengthCanCountAsRowsOfLengthOne) {
+  testing::ForEachSimdLevel([] {
+    Example unit(1000, 24, 37, 60), other(1000, 24, 37, 60);
+    for (int64_t c = 0; c < 1000; ++c) {
+      float* row = &unit.rows[c * 24];
+      const double length = std::sqrt(std::inner_product(row, row + 24, row, 0.0));
+      for (int64_t k = 0; k < 24; ++k) {
+        row[k] /= length;
+        // A power of 2, so that nothing is rounded.
+        other.rows[c * 24 + k] = std::ldexp(row[k], c % 9 - 4);
+      }
+    }
+    const auto as_unit = [](Example* e) {
+      InvertedFile file = e->file();
+      file.unit_length = true;
+      return file;
+    };
+    for (Example* e : {&unit, &other}) {
+      FitLists(e->matrix(), {1, 2}, Threads(3), as_unit(e));
+      for (float& value : e->rows) value = -value;
+      UpdateLists(e->matrix(), 900, 300, Threads(3), as_unit(e));
+    }
+    EXPECT_EQ(unit.ids, other.ids);
+    EXPECT_EQ(unit.means, other.means);
+    EXPECT_EQ(unit.codes, other.codes);
+    EXPECT_EQ(unit.scales, other.scales);
+    EXPECT_GE(unit.Recall(60, 10), 0.95);  // its scores are those of its own rows
+  });
+}
+
 TEST(ScoresAreLogitsUpToTheRoundingOfCodes) {
   testing::ForEachSimdLevel([] {
     for (int64_t batch : {1, 2, 3, 5, 70}) {
