@@ -112,7 +112,7 @@ def _run(method, seed, options, arrays, out):
 def _parser():
     parser = new_parser("next_item.compare", __doc__)
     add = parser.add_argument
-    add("--dataset", default="ml_100k", choices=["ml_100k", "linux_tokens", "gcide"])
+    add("--dataset", default="ml_100k", choices=data.DATASETS)
     add("--methods", nargs="+", default=["log_uniform", "uniform"])
     add("--seeds", nargs="+", type=int, default=[0, 1, 2])
     add("--seconds", type=float, default=30, help="CPU seconds of training")

@@ -4,13 +4,15 @@ import numpy as np
 
 import tf_largeout as tflo
 
+DATASETS = ("ml_100k", "linux_tokens", "gcide")
+
 
 def write(path, name, num_evaluated, num_pieces):
     """Writes the leave-one-out split of a data set.
 
     Args:
         path: File to write.
-        name: `ml_100k`, `linux_tokens` or `gcide`.
+        name: One of `DATASETS`.
         num_evaluated: Maximum number of users to evaluate.
         num_pieces: Maximum number of pieces of a text. Each piece is a user.
     """

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "next_item.py"
+_EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "next_item.py"
 # method: loss, sampler, num_sampled, LiGR
 OURS = {
     "log_uniform": ("sampled_softmax", "log_uniform", 512, False),
@@ -45,19 +45,24 @@ class UntilWatchStops(keras.callbacks.Callback):
         self.model.stop_training = self._watch.step(self._encode, self._table)
 
 
+def example():
+    """Returns `examples/next_item.py` as a module."""
+    spec = importlib.util.spec_from_file_location("next_item", _EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def ours(method, watch, learning_rate, dropout):
     """Trains the model of `examples/next_item.py`."""
-    spec = importlib.util.spec_from_file_location("next_item", EXAMPLE)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
-    data = watch.data
+    program, data = example(), watch.data
     loss, sampler, num_sampled, ligr = OURS[method]
     num_classes, length = len(data["counts"]), data["x"].shape[1]
     if sampler:
         num_sampled = min(num_sampled, num_classes // 2)
-        sampler = example.SAMPLERS[sampler](Counts(data["counts"]), num_sampled)
-    model, _ = example.build_models(num_classes, length, DIM, sampler, dropout, ligr)
-    model.compile(tflo.optimizers.LazyAdam(learning_rate), example.LOSSES[loss]())
+        sampler = program.SAMPLERS[sampler](Counts(data["counts"]), num_sampled)
+    model, _ = program.build_models(num_classes, length, DIM, sampler, dropout, ligr)
+    model.compile(tflo.optimizers.LazyAdam(learning_rate), program.LOSSES[loss]())
     head = model.layers[-1]
     encoder = keras.Model(model.input, model.layers[-2].output[:, -1])
     callback = UntilWatchStops(

@@ -35,6 +35,11 @@ class Watch:
         """The part of the time that is over, from 0 to 1."""
         return min(self.spent / self.seconds, 1.0)
 
+    def start(self):
+        """Starts to count, unless it has started before."""
+        if self._start is None:
+            self._start = time.process_time()
+
     def step(self, encode, table, known=None):
         """Is called after each step. Returns whether training is over.
 
@@ -45,7 +50,7 @@ class Watch:
         """
         self.num_steps += 1
         if self._start is None:
-            self._start = time.process_time()
+            self.start()
             return False
         spent = self.spent
         if not self._due or spent < self._due[0]:

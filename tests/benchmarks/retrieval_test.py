@@ -8,7 +8,7 @@ from tf_largeout.benchmarks.methods.retrieval_methods import METHODS
 
 FAST = ["--k", "5", "3", "--batches", "1", "4", "--queries", "40", "--seconds", "0.01"]
 EXACT = {"tf.matmul + tf.math.top_k", "BruteForceIndex", "core export"}
-SOME = ["tf.matmul + tf.math.top_k", "InvertedFileIndex"]
+SOME = ["tf.matmul + tf.math.top_k", "InvertedFileIndex", "retrieval.build"]
 OTHERS = ["BruteForceIndex", "core export", "LSHIndex, WTA"]
 
 
@@ -35,6 +35,7 @@ def test_command_line_writes_figures_and_picture(methods, tmp_path):
         assert [(row["k"], row["batch"]) for row in found] == [(5, 1), (5, 4), (3, 1), (3, 4)]
         assert all(row["recall"] > 0.99 and row["p1"] > 99 for row in found)
     assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in rows)
+    assert all(row["cpu_ms"] > 0 and row["build_cpu_s"] >= 0 for row in rows)
     for row in rows:
         if row["setting"].startswith("target 0.95"):
             assert row["recall"] > 0.85
@@ -43,7 +44,7 @@ def test_command_line_writes_figures_and_picture(methods, tmp_path):
 
 @pytest.mark.slow
 def test_each_installed_library_finds_classes(tmp_path):
-    rivals = ["faiss flat", "faiss IVF", "hnswlib", "usearch", "ScaNN"]
+    rivals = ["HnswIndex", "faiss flat", "faiss IVF", "hnswlib", "usearch", "ScaNN"]
     assert set(rivals) <= set(METHODS)
     arguments = ["--weights", _weights(tmp_path / "w.npz"), *FAST, "--methods", *rivals]
     for row in retrieval.main(arguments)["rows"]:

@@ -177,12 +177,12 @@ def test_the_clock_passes_its_turn_on_after_some_measured_steps():
 
 
 def test_the_clock_stops_after_the_measured_time_and_at_least_five_steps():
-    clock = StepClock(max_steps=100, max_seconds=0)
+    clock = StepClock(max_steps=100, max_seconds=0, warm_up=2)
     steps, enough = 0, False
     while not enough:
         clock.begin()
         enough, steps = clock.end(), steps + 1
-    assert steps == WARM_UP + 5
+    assert steps == 2 + 5
 
 
 def test_cases_are_compared_with_the_first_in_the_same_turn(monkeypatch):

@@ -7,7 +7,8 @@ model that is trained first, or from a file. Everything runs on one thread, each
 in its own process. Other libraries search the rows with the biases as an additional column.
 
 Recall is the share of the exact best k, where classes of equal scores count as equal. `p1` is
-P@1 of the classes found. Times include the conversion from and to NumPy arrays. Memory is the
+P@1 of the classes found. Times include the conversion from and to NumPy arrays. `p50_ms` and
+`p99_ms` are wall times of a call, and `cpu_ms` is the mean CPU time per query. Memory is the
 growth of the process when the index was built, including its own copy of the rows.
 """
 
@@ -75,9 +76,10 @@ def measure(method, weights, k, batches, queries, seconds):
         asked = file["H"][order[half:]]
         labels = file["y"][order[half:]][:queries] if "y" in file else None
     exact = {one: _exact(problem, asked[:queries], one) for one in k}
-    before, start, rows = machine.resident_mb(), time.perf_counter(), []
+    before, start, rows = machine.resident_mb(), _now(), []
     for setting, search in METHODS[method](problem):
-        build = {"build_s": time.perf_counter() - start}
+        seconds_of_build = np.subtract(_now(), start).tolist()
+        build = dict(zip(("build_s", "build_cpu_s"), seconds_of_build, strict=True))
         build["mib"] = machine.resident_mb() - before
         for one in k:
             found = _found(search, asked[:queries], one)
@@ -89,8 +91,12 @@ def measure(method, weights, k, batches, queries, seconds):
                 row = {"setting": setting, "k": one, "batch": batch}
                 rows.append({**row, **told, **times, **build})
         del search
-        start = time.perf_counter()
+        start = _now()
     return rows
+
+
+def _now():
+    return time.perf_counter(), time.process_time()
 
 
 def _in_own_process(method, weights, options):
@@ -141,19 +147,21 @@ def _precision(found, labels):
 
 
 def _times(search, queries, k, batch, seconds):
-    """Median and 99th percentile of a call in milliseconds, and queries per second."""
-    milliseconds, first, end = [], 0, None
+    """Wall and CPU milliseconds, and queries per second; see the module's docstring."""
+    milliseconds, first, end, cpu = [], 0, None, 0.0
     while end is None or time.perf_counter() < end or len(milliseconds) < _WARM_UP + 10:
         if len(milliseconds) == _WARM_UP:
-            end = time.perf_counter() + seconds
+            end, cpu = time.perf_counter() + seconds, time.process_time()
         part = queries[first : first + batch]
         first = (first + batch) % (len(queries) - batch + 1)
         start = time.perf_counter()
         search(part, k)
         milliseconds.append(1e3 * (time.perf_counter() - start))
+    cpu = time.process_time() - cpu
     timed = milliseconds[_WARM_UP:]
-    p50, p99 = np.quantile(timed, [0.5, 0.99])
-    return {"p50_ms": float(p50), "p99_ms": float(p99), "qps": 1e3 * batch / float(p50)}
+    p50, p99 = np.quantile(timed, [0.5, 0.99]).tolist()
+    cpu_ms = 1e3 * cpu / (len(timed) * batch)
+    return {"p50_ms": p50, "p99_ms": p99, "qps": 1e3 * batch / p50, "cpu_ms": cpu_ms}
 
 
 def _trained(options):
@@ -161,17 +169,17 @@ def _trained(options):
     directory = pathlib.Path(options.out)
     path = directory / f"{options.task.replace('/', '-')}.npz"
     if not path.exists():
-        save = str(directory / options.method_of_training)
+        of_task = path.with_suffix("")  # each task has a folder, for its log and its model
         run = TrainingRun(
             task=options.task,
             method=options.method_of_training,
-            directory=str(directory),
+            directory=str(of_task),
             seconds=options.training_seconds,
             every=options.training_seconds,
             resumable=False,
-            save=f"{save}.keras",
+            save=str(of_task / f"{options.method_of_training}.keras"),
         )
-        directory.mkdir(parents=True, exist_ok=True)
+        of_task.mkdir(parents=True, exist_ok=True)
         run.in_own_process()
         own_process.call(_write_weights, run.save, options.task, str(path))
     return str(path)
@@ -205,7 +213,8 @@ def _line(row):
     return (
         f"{row['method']:34} {row['setting']:22} k {row['k']:3} batch {row['batch']:2} recall "
         f"{row['recall']:.3f} p50 {row['p50_ms']:8.3f} p99 {row['p99_ms']:8.3f} ms "
-        f"{row['qps']:9,.0f}/s, built in {row['build_s']:6.1f} s, {row['mib']:6,.0f} MiB"
+        f"{row['qps']:9,.0f}/s, CPU {row['cpu_ms']:.3f} ms per query, "
+        f"built in {row['build_s']:6.1f} s, {row['mib']:6,.0f} MiB"
     )
 
 

@@ -10,7 +10,7 @@ WARM_UP = 5
 
 
 class StepClock:
-    """Wall and CPU time of each step after the first `WARM_UP`, and peak memory in that time.
+    """Wall and CPU time of each step after the first `warm_up`, and peak memory in that time.
 
     Args:
         max_steps: Steps to measure at most.
@@ -19,6 +19,7 @@ class StepClock:
         turn: A `Turn` that is passed on after each `steps_per_turn` measured steps, or None.
         steps_per_turn: See `turn`.
         finish: Function that waits for the queued work of a step. By default TensorFlow's.
+        warm_up: Number of steps before the measured ones.
     """
 
     def __init__(
@@ -29,16 +30,17 @@ class StepClock:
         turn=None,
         steps_per_turn=10,
         finish=machine.finish,
+        warm_up=WARM_UP,
     ):
         self.max_steps, self.max_seconds, self.device = max_steps, max_seconds, device
-        self._finish = finish
+        self._finish, self._warm_up = finish, warm_up
         self.turn, self.steps_per_turn = turn, steps_per_turn
         self.milliseconds, self.cpu_milliseconds = [], []
         self._begun = 0
 
     def begin(self):
         """Starts a step."""
-        if self._begun == WARM_UP:
+        if self._begun == self._warm_up:
             machine.reset_peak(self.device)
         self._begun += 1
         measured = len(self.milliseconds)
@@ -49,7 +51,7 @@ class StepClock:
     def end(self):
         """Ends a step; returns whether enough steps are measured."""
         self._finish()
-        if self._begun <= WARM_UP:
+        if self._begun <= self._warm_up:
             return False
         self.milliseconds.append(1e3 * (time.perf_counter() - self._start[0]))
         self.cpu_milliseconds.append(1e3 * (time.process_time() - self._start[1]))
@@ -63,8 +65,8 @@ class StepClock:
         Args:
             standing_mb: Memory before the first step, with all weights and slots.
         """
-        low, median, high = np.percentile(self.milliseconds, [10, 50, 90])
-        cpu = np.percentile(self.cpu_milliseconds, [10, 50, 90])
+        low, median, high = np.percentile(self.milliseconds, [10, 50, 90]).tolist()
+        cpu = np.percentile(self.cpu_milliseconds, [10, 50, 90]).tolist()
         figures = {"ms": median, "ms_10": low, "ms_90": high, "steps": len(self.milliseconds)}
         peak_mb = machine.peak_mb(self.device)
         figures |= {

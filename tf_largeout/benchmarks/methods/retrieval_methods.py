@@ -12,8 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout import layers, serving
-from tf_largeout.retrieval import BruteForceIndex, InvertedFileIndex, LSHIndex
+from tf_largeout import layers, retrieval, serving
+from tf_largeout.retrieval import BruteForceIndex, HnswIndex, InvertedFileIndex, LSHIndex
 
 _NUM_EXCLUDED, _SHARE_ALLOWED = 50, 0.1
 
@@ -83,6 +83,23 @@ def inverted_file(problem):
         if target == 0.9:
             setting, search = next(_filtered(index, problem))
             yield f"target {target}, {setting}", search
+
+
+def hnsw(problem):
+    """`HnswIndex`, with several recalls."""
+    for target in (0.95, 0.99):
+        index = HnswIndex(recall_target=target)
+        index.build(problem.rows, problem.bias, queries=problem.queries)
+        yield f"target {target}, ef {index.ef_search}", _of_index(index)
+
+
+def chosen(problem):
+    """The index that `retrieval.build` chooses for single queries, with several recalls."""
+    for target in (0.95, 0.99):
+        index = retrieval.build(
+            problem.rows, problem.bias, recall=target, queries=problem.queries, verbose=False
+        )
+        yield f"target {target}, {type(index).__name__}", _of_index(index)
 
 
 def lsh(problem, hash):
@@ -223,6 +240,8 @@ METHODS = {
     "tf.matmul + tf.math.top_k": matmul,
     "BruteForceIndex": brute_force,
     "InvertedFileIndex": inverted_file,
+    "HnswIndex": hnsw,
+    "retrieval.build": chosen,
     "LSHIndex, SimHash": functools.partial(lsh, hash="simhash"),
     "LSHIndex, DWTA": functools.partial(lsh, hash="dwta"),
     "LSHIndex, WTA": functools.partial(lsh, hash="wta"),

@@ -1,0 +1,82 @@
+"""`python -m lab.retrieval.fastest FILE...`: the fastest setting of each method.
+
+It reads reports of `python -m tf_largeout.benchmarks retrieval`. For each recall, it prints the
+setting with the least CPU time per query among those that reach the recall, with one query per
+call. Nothing is measured.
+"""
+
+import json
+import pathlib
+
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown
+
+# A recall is measured on other queries than those that determined a setting.
+_TOLERANCE = 0.01
+
+
+def main(arguments=None):
+    """Prints the tables of the files of the command line."""
+    parser = new_parser("retrieval.fastest", __doc__)
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--recalls", nargs="+", type=float, default=[0.95, 0.99])
+    parser.add_argument("--k", type=int, default=10)
+    parser.add_argument("--batch", type=int, default=1, help="queries per call")
+    options = parser.parse_args(arguments)
+    for path in options.files:
+        report = json.loads(pathlib.Path(path).read_text())
+        rows = [
+            row
+            for row in report["rows"]
+            if (row["k"], row["batch"]) == (options.k, options.batch)
+            and not row["setting"].endswith(("excluded", "allowed"))
+        ]
+        print(path, table(rows, options.recalls), sep="\n\n", end="\n\n")
+
+
+def table(rows, recalls):
+    """The fastest setting for each recall and method as Markdown, fastest methods first.
+
+    MiB are those of the method's first setting.
+
+    Args:
+        rows: Rows of a report with one k and batch size.
+        recalls: The recalls to reach, less a tolerance of 0.01.
+    """
+    # Later settings of a method are built in a process that keeps memory of earlier ones.
+    mib = {row["method"]: row["mib"] for row in reversed(rows)}
+    head = ["method", "setting", "recall", "CPU ms per query", "built in CPU s", "MiB"]
+    lines = []
+    for recall in recalls:
+        found = [fastest(rows, method, recall) for method in mib]
+        lines += [
+            [
+                f"{row['method']}, {recall}",
+                row["setting"],
+                f"{row['recall']:.3f}",
+                f"{row['cpu_ms']:.2f}",
+                f"{row['build_cpu_s']:,.0f}",
+                f"{mib[row['method']]:,.0f}",
+            ]
+            for row in sorted(filter(None, found), key=lambda row: row["cpu_ms"])
+        ]
+    return markdown(head, lines)
+
+
+def fastest(rows, method, recall):
+    """The row of a method with enough recall and the least CPU time; None without one.
+
+    Of `retrieval.build`, it is the row that was built for this recall.
+    """
+    enough = [
+        row
+        for row in rows
+        if row["method"] == method
+        and row["recall"] >= recall - _TOLERANCE
+        and (method != "retrieval.build" or row["setting"].startswith(f"target {recall},"))
+    ]
+    return min(enough, key=lambda row: row["cpu_ms"]) if enough else None
+
+
+if __name__ == "__main__":
+    main()
