@@ -49,8 +49,8 @@ def interactions(
             kinds. Defaults to "listen". Other files have no kinds of events.
 
     Returns:
-        `Interactions`. Reading and sorting take at most about 100 bytes of memory per
-        interaction, and the result takes 4. Each name is stored once.
+        `Interactions`. They take 4 bytes of memory per interaction; reading and sorting take
+        much more for a while. Each name is stored once.
 
     Raises:
         ImportError: If a package of the extra `examples` is not installed.
