@@ -53,6 +53,9 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
         ValueError: see `LazyAdam`.
     """
 
+    # The op that updates the rows of a variable and its accumulator.
+    _update_op = staticmethod(row_ops.row_adagrad)
+
     def __init__(
         self,
         learning_rate: LearningRate = 1e-3,
@@ -69,6 +72,4 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         accumulator = slot_of(self, "accumulators", variable)
         values, ids, rate, decay, rounding, _ = step
-        row_ops.row_adagrad(
-            variable, accumulator, values, ids, rate, self.epsilon, decay, rounding
-        )
+        self._update_op(variable, accumulator, values, ids, rate, self.epsilon, decay, rounding)

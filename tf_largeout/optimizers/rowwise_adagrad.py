@@ -8,7 +8,6 @@ import tensorflow as tf
 from tf_largeout.keras_internals import slot_of
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad
-from tf_largeout.optimizers.row_sparse import RowStep
 from tf_largeout.types import LearningRate, Variable
 
 
@@ -54,6 +53,8 @@ class RowwiseAdagrad(LazyAdagrad):
         ValueError: see `LazyAdam`.
     """
 
+    _update_op = staticmethod(row_ops.row_rowwise_adagrad)
+
     def __init__(
         self,
         learning_rate: LearningRate = 0.1,
@@ -74,13 +75,6 @@ class RowwiseAdagrad(LazyAdagrad):
         if name == "accumulator" and len(reference_variable.shape) > 1:
             return self.add_row_slot(reference_variable, name, initializer=initializer)
         return super().add_variable_from_reference(reference_variable, name, initializer)
-
-    def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
-        accumulator = slot_of(self, "accumulators", variable)
-        values, ids, rate, decay, rounding, _ = step
-        row_ops.row_rowwise_adagrad(
-            variable, accumulator, values, ids, rate, self.epsilon, decay, rounding
-        )
 
     def update_all(
         self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor

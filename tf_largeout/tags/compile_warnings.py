@@ -3,6 +3,7 @@
 import inspect
 import logging
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -84,19 +85,16 @@ def warn_of_probability_loss(layer: Any) -> None:
     model = keras_internals.model_of_step()
     if model is None or layer in _with_other_loss:
         return
-    outputs = getattr(model, "outputs", None) or []
-    for place, output in enumerate(outputs):
+    for place in _outputs_of(layer, model):
         loss = _keras_loss(_part_of(getattr(model, "loss", None), model, place))
-        name = getattr(loss, "__name__", type(loss).__name__)
-        is_own_output = keras_internals.output_layer(output) is layer
-        if is_own_output and _takes_probabilities(loss):
+        if _takes_probabilities(loss):
             _with_other_loss.add(layer)
             logging.getLogger("tf_largeout").warning(
                 "The Keras loss %s treats the outputs of layer '%s' as probabilities "
                 "(from_logits=False), but they are logits, so the loss is wrong. Use a loss of "
                 "tf_largeout.losses, such as SoftmaxLoss(), or pass from_logits=True: "
                 "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
-                name,
+                getattr(loss, "__name__", type(loss).__name__),
                 layer.name,
             )
             return
@@ -115,11 +113,7 @@ def warn_of_keras_metrics(layer: Any) -> None:
     model = keras_internals.model_of_step()
     if model is None or layer in _with_keras_metrics:
         return
-    outputs = getattr(model, "outputs", None) or []
-    for place, output in enumerate(outputs):
-        is_own_output = keras_internals.output_layer(output) is layer
-        if not is_own_output:
-            continue
+    for place in _outputs_of(layer, model):
         names = [
             _name_of(one)
             for metrics in keras_internals.compiled_metrics(model)
@@ -139,6 +133,13 @@ def warn_of_keras_metrics(layer: Any) -> None:
                 layer.name,
             )
             return
+
+
+def _outputs_of(layer: Any, model: keras.Model) -> Iterator[int]:
+    """Yields the positions of the outputs of a model that are direct outputs of a layer."""
+    for place, output in enumerate(getattr(model, "outputs", None) or []):
+        if keras_internals.output_layer(output) is layer:
+            yield place
 
 
 def _tables_of(layer: Any) -> list[Any]:
