@@ -7,8 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes import blockwise
-from tf_largeout.classes.class_scorer import ClassStatistics, MappedScores
+from tf_largeout.classes.class_scorer import MappedScores
 from tf_largeout.classes.class_shard import ClassShard
+from tf_largeout.classes.class_statistics import ClassStatistics
 
 
 class CappedScores(MappedScores):

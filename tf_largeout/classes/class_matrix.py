@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from tf_largeout.classes import blockwise, class_sums
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
+from tf_largeout.classes.class_scorer import ClassScorer, new_products
+from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.ops import class_scan_ops, row_dot_ops
 from tf_largeout.types import Elementwise
 from tf_largeout.variables import bfloat16_rows, replicas, row_observers

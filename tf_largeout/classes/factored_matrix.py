@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
+from tf_largeout.classes.class_scorer import ClassScorer, new_products
+from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.ops.factored_output_ops import (
     FactoredState,
     current_blocks,

@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from tf_largeout.classes.class_matrix import ClassMatrix, statistics_in_blocks
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.ops import row_dot_ops
 
 

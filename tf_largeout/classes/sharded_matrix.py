@@ -10,8 +10,9 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import NOTHING, highest
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix, statistics_in_blocks
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
+from tf_largeout.classes.class_scorer import ClassScorer, new_products
 from tf_largeout.classes.class_shard import ClassShard
+from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.ops import class_scan_ops
 from tf_largeout.types import Elementwise
 from tf_largeout.variables.row_shard import map_by_shard, split

@@ -9,8 +9,9 @@ import tensorflow as tf
 from tf_largeout.classes import class_sums
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, new_products
+from tf_largeout.classes.class_scorer import ClassScorer, new_products
 from tf_largeout.classes.class_shard import ClassShard
+from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.keras_internals import training_of_step
 from tf_largeout.types import Elementwise
 

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.classes.class_scorer import ClassStatistics
+from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.classes.factored_update import LearningBatch, Spheres
 from tf_largeout.tags.labels import padded_rows, with_columns
 from tf_largeout.tags.output_tag import OutputTag, mean_over

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_scorer import ClassStatistics
+from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.tags.compile_warnings import warn_of_dense_optimizer
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import TensorLike

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import search_without
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.keras_internals import is_symbolic
 from tf_largeout.tags import exclusions
 from tf_largeout.tags.labels import as_label_matrix, as_target_matrix, first_occurrences
