@@ -1,42 +1,17 @@
 """The random calls of each op, by name. A new op needs a function in one of these modules."""
 
+import importlib
 import inspect
+import pkgutil
 
-from tests.fuzz.cases import (
-    bag_ops,
-    candidate_ops,
-    class_scan_ops,
-    factored_output_ops,
-    hash_ops,
-    inverted_file_ops,
-    kernel_tree_ops,
-    lsh_ops,
-    process_ops,
-    product_ops,
-    row_dot_ops,
-    row_ops,
-    sampling_ops,
-    table_sampling_ops,
-)
+import tests.fuzz.cases as cases_of_ops
 from tf_largeout import ops
 from tf_largeout.ops.library import gen_ops
 
-MODULES = (
-    bag_ops,
-    candidate_ops,
-    class_scan_ops,
-    factored_output_ops,
-    hash_ops,
-    inverted_file_ops,
-    kernel_tree_ops,
-    lsh_ops,
-    process_ops,
-    product_ops,
-    row_dot_ops,
-    row_ops,
-    sampling_ops,
-    table_sampling_ops,
-)
+MODULES = [
+    importlib.import_module(f"tests.fuzz.cases.{module.name}")
+    for module in pkgutil.iter_modules(cases_of_ops.__path__)
+]
 
 
 def expected_names():

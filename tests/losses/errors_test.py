@@ -108,3 +108,9 @@ def test_labels_above_two_to_the_24th_stay_exact():
     lazy.class_matrix.num_classes = 2**40
     labels = np.array([2**24 + 1, 2**33 + 1, 0, -1])
     np.testing.assert_array_equal(lazy.label_matrix(labels)[:, 0], labels)
+
+
+@pytest.mark.parametrize("calibration", [-0.1, 1.5, float("nan"), "no"])
+def test_a_calibration_outside_zero_to_one_is_an_error(calibration):
+    with pytest.raises(ValueError, match="calibration"):
+        losses.NegativeSamplingLoss(calibration=calibration)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests.metrics.metrics_test import COUNTS, METRICS, Problem, psp_reference
+from tests.metrics.table import COUNTS, METRICS, Problem, psp_reference
 
 
 @pytest.mark.parametrize("number", ["99", 10.7, True, 0, -5, [99], 2**63])

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests.metrics.metrics_test import NUM_CLASSES, Problem
+from tests.metrics.table import NUM_CLASSES, Problem
 
 
 def labelled(num_labels=4):

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests.metrics.metrics_test import METRICS, NUM_CLASSES, Problem, member  # noqa: F401
+from tests.metrics.table import METRICS, NUM_CLASSES, Problem
 
 
 def test_negative_weights_count_as_in_keras():
@@ -20,7 +20,7 @@ def test_negative_weights_count_as_in_keras():
     np.testing.assert_allclose(ours.result(), kerass.result(), rtol=1e-5)
 
 
-def test_negative_weights_of_examples_equal_the_formula(member):  # noqa: F811
+def test_negative_weights_of_examples_equal_the_formula(member):
     metric, oracle = member
     problem = Problem()
     problem.weights[3:6] *= -0.2
@@ -29,7 +29,7 @@ def test_negative_weights_of_examples_equal_the_formula(member):  # noqa: F811
 
 
 @pytest.mark.parametrize("weight", [np.nan, np.inf])
-def test_nan_weights_give_nan_as_in_keras(member, weight):  # noqa: F811
+def test_nan_weights_give_nan_as_in_keras(member, weight):
     metric, _ = member
     problem = Problem()
     problem.weights[5] = weight
@@ -38,7 +38,7 @@ def test_nan_weights_give_nan_as_in_keras(member, weight):  # noqa: F811
     assert np.isnan(metric.result()) != only_whether_0
 
 
-def test_an_example_without_labels_adds_nothing(member):  # noqa: F811
+def test_an_example_without_labels_adds_nothing(member):
     metric, oracle = member
     problem = Problem()
     expected = oracle(*problem.flat())
@@ -58,7 +58,7 @@ def test_an_example_of_weight_0_adds_nothing_even_if_its_terms_are_nan():
     assert np.isfinite(metric.result())
 
 
-def test_a_metric_without_examples_is_nan(member):  # noqa: F811
+def test_a_metric_without_examples_is_nan(member):
     metric, oracle = member
     problem = Problem()
     assert np.isnan(metric.result())

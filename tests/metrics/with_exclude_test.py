@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests.metrics.metrics_test import METRICS, NUM_CLASSES, SHORT, Problem
+from tests.metrics.table import METRICS, NUM_CLASSES, SHORT, Problem
 from tests.reference import metrics as reference
 from tests.slow import slow_but
 

@@ -1,4 +1,4 @@
-"""What new users are told about frequent mistakes: errors and warnings say what to do."""
+"""Errors about frequent mistakes of new users say what to do, and doing so works."""
 
 import keras
 import numpy as np
@@ -6,129 +6,21 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests import harness
-
-N = 20
-X, Y = np.ones((4, 3), "float32"), np.arange(4)
-STRINGS = tf.constant(["a", "b", "c", "d"])
-
-
-def compiled(
-    optimizer="lazy_adam", loss="sampled_softmax_loss", last=(), metrics=None, **kwargs
-):
-    head = tflo.layers.LargeOutput(N, **({"sampler": "uniform"} | kwargs))
-    model = keras.Sequential([keras.Input([3]), head, *last])
-    # Eager, because this is faster here, except for one optimizer.
-    model.compile(optimizer, loss, metrics=metrics, run_eagerly=optimizer != "adam")
-    return model
-
-
-def fitted(y=Y, **kwargs):
-    model = compiled(**kwargs)
-    model.fit(X, y, verbose=0)
-    return model
-
-
-def factored(y, metrics=None):
-    model = keras.Sequential([keras.Input([3]), tflo.layers.FactoredOutput(N, 0.1)])
-    model.compile("lazy_adam", tflo.losses.SquaredErrorLoss(), metrics=metrics)
-    model.fit(X, y, verbose=0)
-
-
-def messages(caplog):
-    return [one.getMessage() for one in caplog.records if one.name == "tf_largeout"]
-
-
-@pytest.mark.parametrize(
-    "optimizer, instead",
-    [
-        ("adam", "LazyAdam"),
-        (lambda: keras.optimizers.SGD(0.1, momentum=0.5), "LazySGD"),
-        (
-            lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adagrad()),
-            "LazyAdagrad",
-        ),
-    ],
+from tests.integration.new_users import (
+    STRINGS,
+    N,
+    X,
+    Y,
+    compiled,
+    factored,
+    fitted,
+    tower,
+    two_outputs,
 )
-def test_a_dense_optimizer_of_a_sampled_layer_gives_one_warning(caplog, optimizer, instead):
-    model = compiled(optimizer() if callable(optimizer) else optimizer)
-    model.fit(X, Y, verbose=0)
-    model.fit(X[:2], Y[:2], verbose=0, epochs=2)
-    (message,) = messages(caplog)
-    assert f"all {N} x 3 numbers" in message and f"optimizers.{instead}," in message
-
-
-def test_a_dense_optimizer_of_a_hierarchical_layer_gives_one_warning(caplog):
-    model = keras.Sequential([keras.Input([3]), tflo.layers.HierarchicalOutput(N)])
-    model.compile("nadam", tflo.losses.HierarchicalSoftmaxLoss(), run_eagerly=True)
-    model.fit(X, Y, verbose=0)
-    (message,) = messages(caplog)
-    assert f"Nadam reads and writes all {N} x 3 numbers" in message
-
-
-def test_row_sparse_updates_give_no_warning(caplog):
-    one_dense = keras.Sequential([keras.Input([3]), keras.layers.Dense(3)])
-    fitted(optimizer="sgd")
-    fitted(optimizer="lazy_adam")
-    fitted(optimizer=keras.optimizers.Adam(), embeddings=tower())  # no table of rows
-    fitted(optimizer=keras.optimizers.Adam(), loss="softmax_loss")
-    frozen = compiled(optimizer=keras.optimizers.Adam())
-    frozen.layers[-1].embeddings.trainable = False
-    frozen.fit(X, Y, verbose=0)
-    rest = harness.multi_optimizer(
-        keras.optimizers.Adam(), {".*embeddings|.*bias": tflo.optimizers.LazyAdam()}
-    )
-    model = keras.Sequential([one_dense, tflo.layers.LargeOutput(N, "uniform")])
-    model.compile(rest, "sampled_softmax_loss", run_eagerly=True)
-    model.fit(X, Y, verbose=0)
-    assert not messages(caplog)
-
-
-def test_a_keras_loss_of_probabilities_gives_one_warning(caplog):
-    model = fitted(optimizer="sgd", loss="sparse_categorical_crossentropy")
-    model.evaluate(X, Y, verbose=0)
-    (message,) = messages(caplog)
-    assert "sparse_categorical_crossentropy treats" in message
-    assert "from_logits=True" in message and "SoftmaxLoss()" in message
-
-
-def test_a_keras_loss_of_one_of_two_outputs_gives_a_warning(caplog):
-    inputs = keras.Input([3])
-    heads = [keras.Sequential([tflo.layers.LargeOutput(N)]) for _ in range(2)]
-    model = keras.Model(inputs, [head(inputs) for head in heads])
-    good, bad = (
-        keras.losses.SparseCategoricalCrossentropy(from_logits=x) for x in (True, False)
-    )
-    model.compile("sgd", [good, bad], run_eagerly=True)
-    model.fit(X, [Y, Y], verbose=0)
-    (message,) = messages(caplog)
-    assert heads[1].layers[0].name in message
-
-
-@pytest.mark.parametrize(
-    "loss, last",
-    [
-        ("sparse_categorical_crossentropy", [keras.layers.Softmax()]),
-        (lambda y, logits: tf.reduce_mean(logits), []),
-    ],
-)
-def test_losses_that_are_right_give_no_warning(caplog, loss, last):
-    fitted(optimizer="sgd", loss=loss, last=last)
-    assert not messages(caplog)
 
 
 def bag_of_strings(layer):
     return layer(keras.Input([2], dtype="string"))
-
-
-def two_outputs():
-    inputs = keras.Input([3])
-    heads = [tflo.layers.LargeOutput(N, name=name)(inputs) for name in ("first", "second")]
-    return keras.Model(inputs, heads)
-
-
-def tower():
-    return tflo.layers.ItemTower(np.ones([N, 2]), keras.layers.Dense(3))
 
 
 def raised_as_value_error(function):
@@ -324,59 +216,6 @@ ERRORS = {
         "k=100 best classes.*only 20 classes. Pass a smaller `k`",
     ),
 }
-
-
-@pytest.mark.parametrize(
-    "metrics, names",
-    [
-        (["accuracy"], "accuracy"),
-        ([keras.metrics.SparseTopKCategoricalAccuracy(2), "ndcg_at_2"], "sparse_top_k_categ"),
-        (["precision_at_1", tflo.metrics.Perplexity()], None),
-    ],
-)
-def test_keras_metrics_of_our_logits_give_one_warning(caplog, metrics, names):
-    model = fitted(metrics=metrics)
-    model.evaluate(X, Y, verbose=0)
-    found = messages(caplog)
-    assert len(found) == (names is not None)
-    for message in found:
-        assert f"The Keras metrics {names}" in message and "ndcg" not in message
-        assert "several labels and for labels of -1" in message and "PrecisionAtK(1)" in message
-
-
-def test_keras_metrics_of_another_output_give_no_warning(caplog):
-    inputs = keras.Input([3])
-    outputs = [tflo.layers.LargeOutput(N)(inputs), keras.layers.Dense(N)(inputs)]
-    model = keras.Model(inputs, outputs)
-    losses = ["softmax_loss", keras.losses.SparseCategoricalCrossentropy(from_logits=True)]
-    model.compile("sgd", losses, metrics=[None, ["accuracy"]], run_eagerly=True)
-    model.fit(X, [Y, Y], verbose=0)
-    assert not messages(caplog)
-
-
-def stop_by(name):
-    return keras.callbacks.EarlyStopping(name, mode="min", patience=1)
-
-
-@pytest.mark.parametrize(
-    "metric", ["perplexity", tflo.metrics.MacroRecallAtK(2, N), tflo.metrics.NDCG(2)]
-)
-def test_early_stopping_on_a_metric_that_is_nan_in_training_gives_a_warning(caplog, metric):
-    # In a graph, the second `fit` does not call the metric again.
-    model, name = compiled(metrics=[metric]), getattr(metric, "name", metric)
-    model.run_eagerly = name != "perplexity"
-    exact = tflo.callbacks.ExactMetrics(X, Y)
-    stops = [stop_by(f"val_{name}"), stop_by(f"exact_{name}")]
-    validation = {"validation_data": (X, Y), "epochs": 2, "verbose": 0}
-    found = model.fit(X, Y, callbacks=[exact, *stops], **validation).history
-    assert not messages(caplog) and np.isfinite(found[f"val_{name}"]).all()
-    found = model.fit(X, Y, callbacks=[stop_by(name)], **validation).history
-    if name == "ndcg_at_2":  # has a value, which is too high
-        assert not messages(caplog) and np.isfinite(found[name]).all()
-    else:
-        (message,) = messages(caplog)
-        assert f"EarlyStopping monitors '{name}', which is NaN" in message
-        assert f"'val_{name}'" in message and np.isnan(found[name]).all()
 
 
 @pytest.mark.parametrize("case", ERRORS)
