@@ -18,8 +18,8 @@ def test_the_fastest_setting_of_enough_recall_is_shown(tmp_path, capsys):
         _row("lists", "8 lists", 1.0, 0.01, batch=64),
         _row("exact", "exact", 1.0, 0.2),
         _row("exact", "50 excluded", 1.0, 0.1),
-        _row("retrieval.build", "target 0.9, A", 0.999, 0.1),
-        _row("retrieval.build", "target 0.95, B", 0.945, 0.5),
+        _row("build(recall=0.9)", "A", 0.999, 0.1),
+        _row("build(recall=0.95)", "B", 0.945, 0.5),
     ]
     path = tmp_path / "report.json"
     path.write_text(json.dumps({"rows": rows}))
@@ -28,6 +28,6 @@ def test_the_fastest_setting_of_enough_recall_is_shown(tmp_path, capsys):
     assert lines == [
         "| exact, 0.95 | exact | 1.000 | 0.20 | 2 | 3 |",
         "| lists, 0.95 | 8 lists | 0.960 | 0.30 | 2 | 1 |",
-        "| retrieval.build, 0.95 | target 0.95, B | 0.945 | 0.50 | 2 | 3 |",
+        "| build(recall=0.95), 0.95 | B | 0.945 | 0.50 | 2 | 3 |",
         "| exact, 0.99 | exact | 1.000 | 0.20 | 2 | 3 |",
     ]
