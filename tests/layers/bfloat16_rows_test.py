@@ -110,7 +110,7 @@ def test_any_initializer_is_supported():
 
 
 def test_weights_are_in_bfloat16_and_slots_and_biases_in_float32():
-    model = compiled(layer())
+    model = compiled(layer(), run_eagerly=True)
     fit(model)
     assert model.get_layer("output").embeddings.dtype == "bfloat16"
     assert model.get_layer("output").bias.dtype == "float32"
@@ -144,7 +144,8 @@ def test_each_optimizer_learns_as_with_float32(optimizer):
 def test_exact_losses_train_as_with_float32(optimizer):
     results = []
     for dtype in ("bfloat16", None):
-        model = compiled(layer(embeddings_dtype=dtype), optimizer, tflo.losses.SoftmaxLoss())
+        loss = tflo.losses.SoftmaxLoss()
+        model = compiled(layer(embeddings_dtype=dtype), optimizer, loss, run_eagerly=True)
         fit(model)
         results.append(rows_of(model))
     moved = np.abs(results[1] - rows_of(model_of(layer(embeddings_dtype=None)))).max()
@@ -154,9 +155,9 @@ def test_exact_losses_train_as_with_float32(optimizer):
 
 
 def test_a_dense_gradient_takes_one_float32_step_and_rounds():
+    options = {"loss": tflo.losses.SoftmaxLoss(), "run_eagerly": True}
     models = [
-        compiled(layer(embeddings_dtype=dtype), loss=tflo.losses.SoftmaxLoss())
-        for dtype in ("bfloat16", None)
+        compiled(layer(embeddings_dtype=dtype), **options) for dtype in ("bfloat16", None)
     ]
     start = rows_of(models[0])
     models[1].get_layer("output").embeddings.assign(start)
@@ -185,14 +186,10 @@ def test_gradients_are_float32_and_near_those_of_float32_rows(name):
         output = model.get_layer("output")
         if dtype is None:
             output.embeddings.assign(gradients[0][1])
-
-        @tf.function
-        def gradient(model=model, output=output):
-            with tf.GradientTape() as tape:
-                value = model.loss(Y[:BATCH], model(X[:BATCH], training=True))
-            return tape.gradient(value, output.embeddings.value)
-
-        gradients.append((gradient(), rows_of(model)))
+        with tf.GradientTape() as tape:
+            value = model.loss(Y[:BATCH], model(X[:BATCH], training=True))
+        gradient = tape.gradient(value, output.embeddings.value)
+        gradients.append((gradient, rows_of(model)))
     dense = [tf.convert_to_tensor(one) for one, _ in gradients]
     if name != "keras":  # only a training step of Keras has our logits
         assert dense[0].dtype == tf.float32
@@ -228,8 +225,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(optimizer, num_shards, tmp_pa
 def test_weights_of_another_dtype_are_converted_with_one_warning(
     to, num_shards, tmp_path, caplog
 ):
-    source = compiled(layer(embeddings_dtype=None if to else "bfloat16"))
-    fit(source)
+    source = model_of(layer(embeddings_dtype=None if to else "bfloat16"))
     source.save_weights(tmp_path / "all.weights.h5")
     target = model_of(layer(embeddings_dtype=to, num_shards=num_shards))
     target.load_weights(tmp_path / "all.weights.h5")
@@ -296,8 +292,7 @@ def test_resized_rows_stay_in_bfloat16():
 
 @pytest.mark.parametrize("ops", ["core", "custom"])
 def test_exports_keep_rows_in_bfloat16(ops, tmp_path):
-    model = compiled(layer())
-    fit(model)
+    model = model_of(layer())
     tflo.serving.export(model, tmp_path / "1", k=3, ops=ops)
     reader = tf.train.load_checkpoint(str(tmp_path / "1" / "variables" / "variables"))
     shapes = reader.get_variable_to_shape_map()

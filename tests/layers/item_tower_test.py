@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.slow import slow_but
 
 N, WIDTH, DIM, BATCH = 30, 5, 4, 12
 RANDOM = np.random.default_rng(0)
@@ -56,9 +57,11 @@ def test_a_tower_of_one_hot_features_trains_like_a_table(loss):
     )
 
 
-@pytest.mark.parametrize(
-    "options", [{"normalize": True, "scale": 5.0}, {"logit_soft_cap": 2.0}]
-)
+NORMALIZED, CAPPED = {"normalize": True, "scale": 5.0}, {"logit_soft_cap": 2.0}
+BOTH = {**NORMALIZED, **CAPPED}
+
+
+@pytest.mark.parametrize("options", slow_but([BOTH], [NORMALIZED, CAPPED, BOTH]))
 def test_answers_follow_the_current_weights(options, tmp_path):
     keras.utils.set_random_seed(2)
     model = _model(_tower(free_rows=True), **options)

@@ -1,5 +1,8 @@
 """All public metrics with their oracles, and a problem for their tests."""
 
+import functools
+import re
+
 import numpy as np
 import tensorflow as tf
 
@@ -25,10 +28,6 @@ def psp_reference(k):
     return value
 
 
-def at_k(function, k):
-    return lambda logits, labels, weights=None: function(logits, labels, k, weights)
-
-
 def of_absolute(oracle):
     def value(logits, labels, weights=None):
         scores = np.where(logits == -np.inf, logits, np.abs(logits))  # -inf: excluded
@@ -44,67 +43,43 @@ def popularity_reference(k):
     return value
 
 
+def at_k(name, k, *arguments, absolute=False):
+    """The constructor of a metric, and its oracle, which has the same name in snake case."""
+    words = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+    def value(logits, labels, weights=None):
+        return getattr(reference, words)(logits, labels, k, weights)
+
+    cls = getattr(tflo.metrics, name)
+    make = functools.partial(cls, k, *arguments, absolute=absolute or None)
+    return make, of_absolute(value) if absolute else value
+
+
 # Every public metric: its constructor and its oracle.
 METRICS = {
-    "PrecisionAtK-1": (
-        lambda: tflo.metrics.PrecisionAtK(1),
-        at_k(reference.precision_at_k, 1),
-    ),
-    "PrecisionAtK-5": (
-        lambda: tflo.metrics.PrecisionAtK(5),
-        at_k(reference.precision_at_k, 5),
-    ),
-    "RecallAtK-5": (lambda: tflo.metrics.RecallAtK(5), at_k(reference.recall_at_k, 5)),
+    "PrecisionAtK-1": at_k("PrecisionAtK", 1),
+    "PrecisionAtK-5": at_k("PrecisionAtK", 5),
+    "RecallAtK-5": at_k("RecallAtK", 5),
     "PropensityScoredPrecisionAtK-1": (lambda: psp(1), psp_reference(1)),
     "PropensityScoredPrecisionAtK-3": (lambda: psp(3), psp_reference(3)),
     "Perplexity": (tflo.metrics.Perplexity, reference.perplexity),
-    "HitRateAtK-5": (lambda: tflo.metrics.HitRateAtK(5), at_k(reference.hit_rate_at_k, 5)),
-    "NDCG": (tflo.metrics.NDCG, at_k(reference.ndcg, None)),
-    "NDCG-3": (lambda: tflo.metrics.NDCG(3), at_k(reference.ndcg, 3)),
-    "NDCG-10-absolute": (
-        lambda: tflo.metrics.NDCG(10, absolute=True),
-        of_absolute(at_k(reference.ndcg, 10)),
-    ),
-    "MeanReciprocalRank": (
-        tflo.metrics.MeanReciprocalRank,
-        at_k(reference.mean_reciprocal_rank, None),
-    ),
-    "MeanReciprocalRank-5": (
-        lambda: tflo.metrics.MeanReciprocalRank(5),
-        at_k(reference.mean_reciprocal_rank, 5),
-    ),
-    "MeanAveragePrecision": (
-        tflo.metrics.MeanAveragePrecision,
-        at_k(reference.mean_average_precision, None),
-    ),
-    "MeanAveragePrecision-3": (
-        lambda: tflo.metrics.MeanAveragePrecision(3),
-        at_k(reference.mean_average_precision, 3),
-    ),
-    "MacroRecallAtK-5": (
-        lambda: tflo.metrics.MacroRecallAtK(5, NUM_CLASSES),
-        at_k(reference.macro_recall_at_k, 5),
-    ),
-    "CatalogCoverageAtK-1": (
-        lambda: tflo.metrics.CatalogCoverageAtK(1, NUM_CLASSES),
-        at_k(reference.catalog_coverage_at_k, 1),
-    ),
-    "CatalogCoverageAtK-2-absolute": (
-        lambda: tflo.metrics.CatalogCoverageAtK(2, NUM_CLASSES, absolute=True),
-        of_absolute(at_k(reference.catalog_coverage_at_k, 2)),
-    ),
+    "HitRateAtK-5": at_k("HitRateAtK", 5),
+    "NDCG": at_k("NDCG", None),
+    "NDCG-3": at_k("NDCG", 3),
+    "NDCG-10-absolute": at_k("NDCG", 10, absolute=True),
+    "MeanReciprocalRank": at_k("MeanReciprocalRank", None),
+    "MeanReciprocalRank-5": at_k("MeanReciprocalRank", 5),
+    "MeanAveragePrecision": at_k("MeanAveragePrecision", None),
+    "MeanAveragePrecision-3": at_k("MeanAveragePrecision", 3),
+    "MacroRecallAtK-5": at_k("MacroRecallAtK", 5, NUM_CLASSES),
+    "CatalogCoverageAtK-1": at_k("CatalogCoverageAtK", 1, NUM_CLASSES),
+    "CatalogCoverageAtK-2-absolute": at_k("CatalogCoverageAtK", 2, NUM_CLASSES, absolute=True),
     "AveragePopularityAtK-4": (
         lambda: tflo.metrics.AveragePopularityAtK(4, COUNTS),
         popularity_reference(4),
     ),
-    "PrecisionAtK-5-absolute": (
-        lambda: tflo.metrics.PrecisionAtK(5, absolute=True),
-        of_absolute(at_k(reference.precision_at_k, 5)),
-    ),
-    "RecallAtK-5-absolute": (
-        lambda: tflo.metrics.RecallAtK(5, absolute=True),
-        of_absolute(at_k(reference.recall_at_k, 5)),
-    ),
+    "PrecisionAtK-5-absolute": at_k("PrecisionAtK", 5, absolute=True),
+    "RecallAtK-5-absolute": at_k("RecallAtK", 5, absolute=True),
     "PropensityScoredPrecisionAtK-3-absolute": (
         lambda: psp(3, absolute=True),
         of_absolute(psp_reference(3)),

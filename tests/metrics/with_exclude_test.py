@@ -43,13 +43,14 @@ def test_excluded_classes_are_not_ranked(name, shape):
 def test_plain_evaluate_excludes_and_the_loss_does_not_change():
     problem = Seen()
     model = keras.Sequential([keras.Input((8,)), problem.layer])
-    metrics = [make() for make, _ in METRICS.values()]
+    names = [*SHORT, "NDCG"]
+    metrics = [METRICS[name][0]() for name in names]
     model.compile(loss=tflo.losses.SampledSoftmaxLoss(), weighted_metrics=metrics)
     columns = (problem.features, problem.labels, problem.exclude, problem.weights)
     data = tf.data.Dataset.from_tensor_slices(columns).batch(9)
     data = data.map(lambda x, y, seen, w: (x, tflo.metrics.with_exclude(y, seen), w))
     found = model.evaluate(data, verbose=0, return_dict=True)
-    for metric, name in zip(metrics, METRICS, strict=True):
+    for metric, name in zip(metrics, names, strict=True):
         expected = problem.expected(name)
         np.testing.assert_allclose(found[metric.name], expected, rtol=1e-5, err_msg=name)
     model.compile(loss=tflo.losses.SampledSoftmaxLoss(), weighted_metrics=["ndcg"])
