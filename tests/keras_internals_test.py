@@ -407,3 +407,20 @@ def test_after_an_error_in_a_loss_the_next_call_traces_again():
     with pytest.raises(ValueError, match="wrong"):
         model.fit(X, X[:, :1], verbose=0)
     model.fit(X, X[:, :1], verbose=0)
+
+
+class _OwnLoss(keras.Sequential):
+    def compute_loss(self, *args, **kwargs):
+        return super().compute_loss(*args, **kwargs)
+
+
+def test_a_model_with_a_method_of_its_own_has_no_standard_step():
+    assert keras_internals.has_standard_step(keras.Sequential())
+    assert not keras_internals.has_standard_step(_OwnLoss())
+
+
+def test_a_layer_whose_output_another_layer_takes_is_its_input():
+    first, last = keras.layers.Dense(2), keras.layers.Dense(2)
+    keras.Sequential([keras.Input([3]), first, last])
+    assert keras_internals.is_input_of_a_layer(first)
+    assert not keras_internals.is_input_of_a_layer(last)

@@ -256,6 +256,27 @@ def output_layer(tensor: Any) -> keras.layers.Layer | None:
     return layer
 
 
+def has_standard_step(model: keras.Model) -> bool:
+    """Whether a model computes loss and metrics as `keras.Model` does, with what it was given.
+
+    Relies on: the method names `train_step`, `compute_loss` and `compute_metrics`, and the
+    attribute `_compile_metrics`.
+    """
+    methods = ("train_step", "compute_loss", "compute_metrics")
+    is_standard = all(
+        getattr(type(model), name, None) is getattr(keras.Model, name) for name in methods
+    )
+    return is_standard and hasattr(model, "_compile_metrics")
+
+
+def is_input_of_a_layer(layer: keras.layers.Layer) -> bool:
+    """Whether another layer takes the output of a layer, in any functional model.
+
+    Relies on: the attribute `_outbound_nodes` of an operation. Without it, the answer is True.
+    """
+    return bool(getattr(layer, "_outbound_nodes", True))
+
+
 def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
     """Returns a model and all layers in it, at any depth.
 

@@ -1,6 +1,5 @@
 """`TowerMatrix`: classes whose rows a model computes from their features."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,6 +11,7 @@ from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer, new_products
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.classes.normalized_matrix import unit_length
 from tf_largeout.keras_internals import training_of_step
 from tf_largeout.types import Elementwise
 
@@ -26,23 +26,23 @@ class TowerMatrix(ClassScorer):
     changed, they first compute this copy again.
 
     Args:
-        compute: Returns the rows, float32 `[n, dim]`, of ids, int64 `[n]`, with gradients.
-        weights: Returns the weights on which the rows depend.
+        tower: Keras layer that returns the rows, float32 `[n, dim]`, of ids, int64 `[n]`.
         bias: Keras variable `[num_classes]`, or None.
         shape: `(num_classes, dim)`.
         owner: Name of the layer, for messages.
+        normalize: Whether the rows are divided by their lengths.
     """
 
     def __init__(
         self,
-        compute: Callable[[tf.Tensor], tf.Tensor],
-        weights: Callable[[], list[Any]],
+        tower: keras.layers.Layer,
         bias: keras.Variable | None,
         shape: tuple[int, int],
         owner: str,
+        normalize: bool,
     ) -> None:
         super().__init__(*shape, bias is not None, owner)
-        self._compute, self._weights, self._bias = compute, weights, bias
+        self._tower, self._bias, self._normalize = tower, bias, normalize
         # Not weights of the layer: a file does not contain them.
         rows = keras.Variable(
             tf.zeros(shape), trainable=False, name="computed_rows", autocast=False
@@ -63,7 +63,7 @@ class TowerMatrix(ClassScorer):
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         distinct, places = tf.unique(tf.reshape(ids, [-1]))
-        rows = tf.gather(self._compute(distinct), places)
+        rows = tf.gather(self._compute(distinct, _trains()), places)
         return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
 
     def values(self) -> tf.Tensor:
@@ -147,21 +147,27 @@ class TowerMatrix(ClassScorer):
     ) -> Any:
         return self._current().fold_logits(features, function, state, **options)
 
+    def _compute(self, ids: tf.Tensor, training: bool) -> tf.Tensor:
+        rows = self._tower(ids, training=training)
+        return unit_length(rows) if self._normalize else rows
+
     def _biases(self) -> tf.Tensor | None:
         return None if self._bias is None else tf.convert_to_tensor(self._bias.value)
 
     def _all_rows(self) -> tf.Tensor:
-        return self._compute(tf.range(self.num_classes, dtype=tf.int64))
+        return self._compute(tf.range(self.num_classes, dtype=tf.int64), _trains())
 
     def _current(self) -> ClassMatrix:
         """Returns the copy of all rows, up to date and without gradients."""
-        now = tf.add_n([_fingerprint(weight, i) for i, weight in enumerate(self._weights())])
+        now = tf.add_n(
+            [_fingerprint(weight, i) for i, weight in enumerate(self._tower.weights)]
+        )
         rows, count = self._copy.variables()[0], self.num_classes
 
         def write(first: tf.Tensor) -> tuple[tf.Tensor]:
             end = tf.minimum(first + _COMPUTED_AT_ONCE, count)
             ids = tf.range(first, end)
-            rows.scatter_update(tf.IndexedSlices(self._compute(ids), ids))
+            rows.scatter_update(tf.IndexedSlices(self._compute(ids, False), ids))
             return (end,)
 
         def write_all() -> tf.Tensor:
@@ -171,6 +177,11 @@ class TowerMatrix(ClassScorer):
 
         tf.cond(now == self._copied_from, lambda: tf.identity(now), write_all)
         return self._copy
+
+
+def _trains() -> bool:
+    """Whether rows with gradients are for training; in a loop of the user, they always are."""
+    return training_of_step() is not False
 
 
 def _fingerprint(weight: Any, place: int) -> tf.Tensor:

@@ -115,11 +115,13 @@ class ItemTower(keras.layers.Layer):
             )
         return super().__call__(ids, *args, **kwargs)
 
-    def call(self, ids: tf.Tensor) -> tf.Tensor:
+    def call(self, ids: tf.Tensor, training: bool | None = None) -> tf.Tensor:
         """Returns the rows of classes.
 
         Args:
             ids: int64 `[n]`.
+            training: Whether the layers of the encoder, such as `Dropout`, run in training
+                mode.
 
         Returns:
             float32 `[n, dim]`.

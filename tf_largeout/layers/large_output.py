@@ -22,6 +22,7 @@ from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
 from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.tags.unread_logits import are_unread
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import (
     initializers,
@@ -244,6 +245,14 @@ class LargeOutput(ClassOutput):
             if self._sampler_follows_rows():  # never with several shards
                 self.class_matrix.shards()[0].matrix.on_rows_changed(self._notify_sampler)
 
+    def _logits(self, features: tf.Tensor) -> tf.Tensor:
+        # TensorFlow does not remove the operations of an encoder that nothing reads, such as
+        # the gather of a `keras.layers.Embedding`.
+        if self.tower is not None and are_unread(self):
+            shape = tf.concat([tf.shape(features)[:-1], [self.num_classes]], axis=0)
+            return tf.fill(shape, tf.constant(math.nan, features.dtype))
+        return super()._logits(features)
+
     def _add_tables(self, dim: int) -> None:
         if self._tied is None:
             shape, dtype = (self.num_classes, dim), self.embeddings_dtype
@@ -271,14 +280,8 @@ class LargeOutput(ClassOutput):
         if not tower.built:
             tower.build((None, dim))
         self._add_bias()
-
-        def rows(ids: tf.Tensor) -> tf.Tensor:
-            return unit_length(tower(ids)) if self.normalize else tower(ids)
-
         shape = (self.num_classes, dim)
-        self.class_matrix = TowerMatrix(
-            rows, lambda: tower.weights, self.bias, shape, self.name
-        )
+        self.class_matrix = TowerMatrix(tower, self.bias, shape, self.name, self.normalize)
 
     def _add_shards(self, dim: int) -> None:
         shard_weights.require_placement(self.name, self.num_shards)

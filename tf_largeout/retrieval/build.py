@@ -152,7 +152,8 @@ def _measured(
         queries[first : first + batch_size] for first in range(0, len(queries), batch_size)
     ]
     index.top_k(batches[0], k)  # traces
-    end, times = time.perf_counter() + _SECONDS, []
+    times: list[float] = []
+    end = time.perf_counter() + _SECONDS
     while len(times) < _LEAST_CALLS or time.perf_counter() < end:
         batch = batches[len(times) % len(batches)]
         start = time.perf_counter()

@@ -3,12 +3,12 @@
 import inspect
 import logging
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import keras
 
 from tf_largeout import keras_internals
+from tf_largeout.tags.compiled_parts import outputs_of, part_of
 
 _ROW_SPARSE = {"SGD": "LazySGD", "Adagrad": "LazyAdagrad"}  # for all others: LazyAdam
 _with_dense_optimizer: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -85,8 +85,8 @@ def warn_of_probability_loss(layer: Any) -> None:
     model = keras_internals.model_of_step()
     if model is None or layer in _with_other_loss:
         return
-    for place in _outputs_of(layer, model):
-        loss = _keras_loss(_part_of(getattr(model, "loss", None), model, place))
+    for place in outputs_of(layer, model):
+        loss = _keras_loss(part_of(getattr(model, "loss", None), model, place))
         if _takes_probabilities(loss):
             _with_other_loss.add(layer)
             logging.getLogger("tf_largeout").warning(
@@ -113,11 +113,11 @@ def warn_of_keras_metrics(layer: Any) -> None:
     model = keras_internals.model_of_step()
     if model is None or layer in _with_keras_metrics:
         return
-    for place in _outputs_of(layer, model):
+    for place in outputs_of(layer, model):
         names = [
             _name_of(one)
             for metrics in keras_internals.compiled_metrics(model)
-            for one in keras.tree.flatten(_part_of(metrics, model, place))
+            for one in keras.tree.flatten(part_of(metrics, model, place))
             if _is_keras_metric(one)
         ]
         if names:
@@ -133,13 +133,6 @@ def warn_of_keras_metrics(layer: Any) -> None:
                 layer.name,
             )
             return
-
-
-def _outputs_of(layer: Any, model: keras.Model) -> Iterator[int]:
-    """Yields the positions of the outputs of a model that are direct outputs of a layer."""
-    for place, output in enumerate(getattr(model, "outputs", None) or []):
-        if keras_internals.output_layer(output) is layer:
-            yield place
 
 
 def _tables_of(layer: Any) -> list[Any]:
@@ -167,15 +160,6 @@ def _updates_all_rows(optimizer: Any) -> bool:
         return False
     is_plain = not optimizer.weight_decay and not optimizer.use_ema
     return not (type(optimizer) is keras.optimizers.SGD and is_plain and not optimizer.momentum)
-
-
-def _part_of(value: Any, model: keras.Model, place: int) -> Any:
-    """The part of a loss, or of metrics, as `compile` received them, that is for one output."""
-    if isinstance(value, dict):
-        return value.get(model.output_names[place])
-    if isinstance(value, list | tuple) and len(model.outputs) > 1:
-        return value[place] if place < len(value) else None
-    return value
 
 
 def _is_keras_metric(metric: Any) -> bool:
