@@ -69,6 +69,11 @@ def _factored(head):
 
 METHODS = {
     **PACKAGE_METHODS,
+    "recommended_decoupled": dataclasses.replace(
+        PACKAGE_METHODS["recommended"],
+        title="tf_largeout, recommended defaults, DecoupledSoftmaxLoss",
+        loss=losses.DecoupledSoftmaxLoss,
+    ),
     "nce": method_of_ours("tf_largeout, NCE", loss=losses.NCELoss, build=normalized_at_start),
     "inverted_file_nce": method_of_ours(
         "tf_largeout, NCE, own hard negatives, inverted file",
