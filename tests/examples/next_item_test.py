@@ -77,7 +77,7 @@ def test_example_trains_evaluates_exports_and_answers(options, tmp_path, monkeyp
     rows = zip(*_users(), strict=True)
     text = "".join(f"{user},{item},5,{time}\n" for user, item, time in rows)
     pathlib.Path("ratings.csv").write_text("userId,movieId,rating,timestamp\n" + text)
-    sizes = ["--length", "6", "--dim", "16", "--epochs", "35", "--batch-size", "8"]
+    sizes = ["--length", "6", "--dim", "16", "--epochs", "60", "--batch-size", "8"]
     files = ["--data", ".", "--format", "movielens", "--k-core", "2", "--export", "1"]
     _example().main([*files, *sizes, "--num-sampled", "8", "--learning-rate", "1e-2", *options])
     printed = capsys.readouterr().out
