@@ -55,6 +55,12 @@ def _sampled(title, search=None, **options):
     return method_of_ours(title, search, build=with_any_sampler, **options)
 
 
+def _absolute(title, search):
+    """`_sampled` with the softmax of `|logit|`, the partner of an even kernel."""
+    method = _sampled(f"{title}, absolute softmax", search, loss=losses.AbsoluteSoftmaxLoss)
+    return dataclasses.replace(method, score=tf.abs)
+
+
 def _factored(head):
     """A method with a `FactoredHead` and the settings of the others."""
     method = method_of_ours(
@@ -91,6 +97,19 @@ METHODS = {
     ),
     "kernel_tree_head": _sampled(
         "tf_largeout, 16 of the kernel tree, corrected tail", "kernel_tree_head", num_hard=16
+    ),
+    "kernel_tree_absolute": _absolute("tf_largeout, kernel tree", "kernel_tree"),
+    "kernel_tree_32_absolute": _absolute(
+        "tf_largeout, kernel tree of width 32", "kernel_tree_32"
+    ),
+    "kernel_tree_pool_absolute": _absolute(
+        "tf_largeout, kernel tree, one pool a batch", "kernel_tree_pool"
+    ),
+    "kernel_tree_pool_32_absolute": _absolute(
+        "tf_largeout, kernel tree of width 32, one pool a batch", "kernel_tree_pool_32"
+    ),
+    "frequency_own": _sampled(
+        "tf_largeout, draws by frequency for each example", sampler="frequency_own"
     ),
     "inverted_file_draws": _sampled(
         "tf_largeout, draws from the inverted file", "inverted_file_draws"

@@ -8,11 +8,17 @@ from tf_largeout.samplers import (
     InvertedFileSampler,
     KernelTreeSampler,
     SoftmaxSampler,
+    UniformSampler,
+    UnigramSampler,
 )
 
 
 def _bernoulli(task, num_sampled, **options):
     return BernoulliSampler(num_sampled, counts=task.label_counts, **options)
+
+
+def _own_frequency(task, num_sampled, tail=None):
+    return UnigramSampler(num_sampled, counts=task.label_counts, shared=False)
 
 
 def _bigram(data, num_sampled, **options):
@@ -30,6 +36,8 @@ def _draws(sampler_class, **fixed):
 
 SAMPLERS = {
     **PACKAGE_SAMPLERS,
+    "uniform_own": _draws(UniformSampler, shared=False),
+    "frequency_own": _own_frequency,
     "inverted_file_draws": _draws(InvertedFileSampler, num_hard=None, select="draw"),
     "bernoulli": _bernoulli,
     "bigram": _bigram,  # for text tasks only
@@ -39,5 +47,6 @@ SAMPLERS = {
     "kernel_tree_pool_32": _draws(KernelTreeSampler, shared=True, projection_dim=32),
     "kernel_tree_head": sampler_of(KernelTreeSampler),
     "softmax": _draws(SoftmaxSampler),
+    "absolute_softmax": _draws(SoftmaxSampler, distribution="absolute_softmax"),
     "quartic": _draws(SoftmaxSampler, distribution="quartic"),
 }

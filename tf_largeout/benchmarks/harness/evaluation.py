@@ -34,7 +34,8 @@ def evaluate(
         num_examples: number of all training examples. By default the sum of the counts, which
             is correct if each example has one label.
         batch_size: number of examples whose logits are in memory at a time.
-        score: function of logits, by which the classes are ranked.
+        score: function of logits, by which the classes are ranked and whose softmax gives the
+            loss.
 
     Returns: dict with `p1`, `p3`, `p5` in per cent (an example with one label has a P@5 of at
         most 20), `top5`, the share with a label among the best five, and `loss` in nats, for
@@ -108,11 +109,11 @@ def _step(model, score):
 
 
 def _batch_figures(model, score, features, labels):
-    logits = tf.cast(model(features, training=False), tf.float32)
+    scores = score(tf.cast(model(features, training=False), tf.float32))
     present = labels >= 0
-    _, best = tf.math.top_k(score(logits), k=min(max(CUTOFFS), logits.shape[-1]))
-    partition = tf.reduce_logsumexp(logits, axis=1)
-    true = tf.gather(logits, tf.maximum(labels, 0), batch_dims=1)
+    _, best = tf.math.top_k(scores, k=min(max(CUTOFFS), scores.shape[-1]))
+    partition = tf.reduce_logsumexp(scores, axis=1)
+    true = tf.gather(scores, tf.maximum(labels, 0), batch_dims=1)
     mass = tf.cast(present, tf.float32)
     true = tf.reduce_sum(true * mass, axis=1) / tf.reduce_sum(mass, axis=1)
     return tf.cast(best, tf.int64), partition - true
