@@ -28,11 +28,10 @@ class KernelTreeSampler(Rebuildable):
         q_c = (alpha o_c^2 + 1) / sum_j (alpha o_j^2 + 1),   o_c = <w_c, h> + b_c,
 
     which is large if the logit o_c is far from 0, whatever its sign. So it suits the softmax of
-    `|o_c|`: **train with `AbsoluteSoftmaxLoss`**, as the paper recommends (section 3.3). With
-    the usual softmax, many draws are classes with very negative logits, which an example does
-    not learn from. A draw uses a tree of sums and takes O(dim^2 log
-    num_classes) time. The expected counts are exact. With `projection_dim` p, the kernel
-    replaces the logit by `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows.
+    `|o_c|`: with few draws, train with `AbsoluteSoftmaxLoss`, as the paper recommends (section
+    3.3). With the usual softmax, draws are often classes with very negative logits. A draw uses
+    a tree of sums and takes O(dim^2 log num_classes) time. The expected counts are exact. With
+    `projection_dim` p, the kernel replaces the logit by `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows.
     Draws and counts are exact for this kernel, and cost p^2 instead of dim^2. There are three
     forms:
 
@@ -63,7 +62,8 @@ class KernelTreeSampler(Rebuildable):
             logits. If they are smaller, more draws are uniform.
         projection_dim: p, at most the width of the embeddings, or None for no projection, as in
             the paper. Try 32 for a pool: the draws are less suitable, but a step is so much
-            faster that the model learns more in equal time (lab/kernel_trees/README.md).
+            faster that the model learns more in equal time (lab/kernel_trees/README.md,
+            measured with the usual softmax).
         leaf_size: Number of classes in a leaf of the tree, which a draw scores one by one. None
             chooses it by the dimension of the kernel.
         shared: Whether the batch shares one pool. None, the default, is True without
