@@ -31,9 +31,9 @@ class KernelTreeSampler(Rebuildable):
     `|o_c|`: with few draws, train with `AbsoluteSoftmaxLoss`, as the paper recommends (section
     3.3). With the usual softmax, draws are often classes with very negative logits. A draw uses
     a tree of sums and takes O(dim^2 log num_classes) time. The expected counts are exact. With
-    `projection_dim` p, the kernel replaces the logit by `<P [w_c; b_c], P [h; 1]>` with a fixed random matrix P of p rows.
-    Draws and counts are exact for this kernel, and cost p^2 instead of dim^2. There are three
-    forms:
+    `projection_dim` p, the kernel replaces the logit by `<P [w_c; b_c], P [h; 1]>` with a fixed
+    random matrix P of p rows. Draws and counts are exact for this kernel, and cost p^2 instead
+    of dim^2. There are three forms:
 
     * `shared=True`, the default: all examples of the batch share one pool, `[num_sampled]`.
       Each member of the pool is drawn from the q of one example; the examples take turns. The
