@@ -198,7 +198,7 @@ def _block_size(features: tf.Tensor) -> tf.Tensor:
 
 
 def gathered(values: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns `tf.gather(values, ids)`, with a dense gradient, which adds to other dense ones.
+    """Returns `tf.gather(values, ids)`, with a gradient that is a dense tensor.
 
     Args:
         values: float32 `[n, ...]`.

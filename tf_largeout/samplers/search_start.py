@@ -68,10 +68,11 @@ class SearchStart:
         self._first, self._last, self._who, self._tag = 0, 0, "", ""  # until it is built
 
     def build(self, sampler: Sampler, layer: ClassLayer) -> None:
-        """Creates the state, weights of `layer`.
+        """Adds the state to the weights of `layer`.
 
-        These are `[number of the next step, step of the start or -1]`; and, without a given
-        step, `[2, 64]`: labels of the first batch, and how often each has occurred again.
+        The first weight is `[number of the next step, step of the start or -1]`. If no step is
+        given, there is a second one, `[2, 64]`: labels of the first batch, and how often each
+        of them has occurred again.
         """
         if self.step == 0:
             return

@@ -114,7 +114,7 @@ class LazyLogits(OutputTag):
         Args:
             labels: int64 `[B, L]`, padded with -1.
             num_examples: Number of examples to draw for, spread evenly over those that have
-                labels. It determines what samplers draw whose classes the batch shares.
+                labels. If the examples of a batch share their classes, these examples do.
 
         Returns:
             float32 scalar, NaN if no example has labels.

@@ -37,7 +37,7 @@ def parse_files(files: list[tuple[str, bytes]], end: str = "<end>") -> dict[str,
     """Returns the tokens of files, with `end` after each file.
 
     Args:
-        files: `(path, content)`.
+        files: Pairs `(path, content)`.
         end: The token at the end of each file.
 
     Returns:
