@@ -46,6 +46,8 @@ struct CpuClassScan {
 
   static absl::Status CheckNumbers(ProductNumbers) { return absl::OkStatus(); }
 
+  static absl::Status CheckUnitLength() { return absl::OkStatus(); }
+
   static absl::Status ClassStatistics(OpKernelContext* ctx, const ClassMatrix& matrix,
                                       const Features& features, const Labels& labels,
                                       float* log_partition, float* true_logits, int64_t* ranks,

@@ -2,7 +2,8 @@
 //
 // A Device has the functions of core/class_scan/class_scan.h as static functions that take the
 // context first and return a status. It also has CheckIds (for labels whose shape is checked),
-// CheckTopK and CheckNumbers, which check what the device can read, hold and multiply.
+// CheckTopK, CheckNumbers and CheckUnitLength, which check what the device can read, hold,
+// multiply and scale.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_SCAN_OPS_H_
@@ -44,12 +45,20 @@ absl::Status ReadNumbers(tensorflow::OpKernelConstruction* ctx, ProductNumbers* 
   return Device::CheckNumbers(*numbers);
 }
 
+// Attribute unit_length.
+template <class Device>
+absl::Status ReadUnitLength(tensorflow::OpKernelConstruction* ctx, bool* unit_length) {
+  TF_RETURN_IF_ERROR(ctx->GetAttr("unit_length", unit_length));
+  return *unit_length ? Device::CheckUnitLength() : absl::OkStatus();
+}
+
 template <class Device>
 class ClassStatisticsOp : public LargeoutOp {
  public:
   explicit ClassStatisticsOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     int num_given;
     OP_REQUIRES_OK(ctx, ReadNumbers<Device>(ctx, &numbers_));
+    OP_REQUIRES_OK(ctx, ReadUnitLength<Device>(ctx, &unit_length_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("num_given", &num_given));
     OP_REQUIRES(ctx, num_given <= 1,
                 tensorflow::errors::InvalidArgument(
@@ -61,7 +70,8 @@ class ClassStatisticsOp : public LargeoutOp {
     const tensorflow::Tensor &features = ctx->input(0), *ids;
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
-    const ClassMatrix matrix = input.matrix();
+    ClassMatrix matrix = input.matrix();
+    matrix.unit_length = unit_length_;
     OP_REQUIRES_OK(ctx, ctx->input("labels", &ids));
     const int64_t batch = features.dim_size(0);
     OP_REQUIRES_OK(ctx, CheckBatchMatrix(*ids, "labels", batch, "features"));
@@ -117,6 +127,7 @@ class ClassStatisticsOp : public LargeoutOp {
   }
 
   ProductNumbers numbers_ = ProductNumbers::kFloat32;
+  bool unit_length_ = false;
   bool logits_given_ = false;
 };
 
@@ -125,13 +136,15 @@ class LabelLogitsOp : public LargeoutOp {
  public:
   explicit LabelLogitsOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
     OP_REQUIRES_OK(ctx, ReadNumbers<Device>(ctx, &numbers_));
+    OP_REQUIRES_OK(ctx, ReadUnitLength<Device>(ctx, &unit_length_));
   }
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor &features = ctx->input(0), *ids;
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
-    const ClassMatrix matrix = input.matrix();
+    ClassMatrix matrix = input.matrix();
+    matrix.unit_length = unit_length_;
     OP_REQUIRES_OK(ctx, ctx->input("labels", &ids));
     OP_REQUIRES_OK(ctx, CheckBatchMatrix(*ids, "labels", features.dim_size(0), "features"));
     OP_REQUIRES_OK(ctx, Device::CheckIds(*ids, matrix.num_classes));
@@ -144,19 +157,23 @@ class LabelLogitsOp : public LargeoutOp {
 
  private:
   ProductNumbers numbers_ = ProductNumbers::kFloat32;
+  bool unit_length_ = false;
 };
 
 template <class Device>
 class ClassTopKOp : public LargeoutOp {
  public:
-  using LargeoutOp::LargeoutOp;
+  explicit ClassTopKOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadUnitLength<Device>(ctx, &unit_length_));
+  }
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     const tensorflow::Tensor& features = ctx->input(0);
     const int64_t batch = features.dim_size(0);
     ClassMatrixInput input;
     OP_REQUIRES_OK(ctx, input.Read(ctx, features));
-    const ClassMatrix matrix = input.matrix();
+    ClassMatrix matrix = input.matrix();
+    matrix.unit_length = unit_length_;
     int64_t k = 0;
     OP_REQUIRES_OK(ctx, ReadTopK(ctx, matrix.num_classes, &k));
     OP_REQUIRES_OK(ctx, Device::CheckTopK(k));
@@ -178,9 +195,9 @@ class ClassTopKOp : public LargeoutOp {
     TF_RETURN_IF_ERROR(ctx->input_list("packed_codes", &codes));
     TF_RETURN_IF_ERROR(ctx->input_list("packed_scales", &scales));
     if (codes.size() == 0) return absl::OkStatus();
-    if (codes.size() > 1) {
-      return tensorflow::errors::InvalidArgument("num_packed must be 0 or 1, got ",
-                                                 codes.size());
+    if (codes.size() > 1 || matrix.unit_length) {
+      return tensorflow::errors::InvalidArgument(
+          "num_packed must be 0, or 1 without unit_length, got ", codes.size());
     }
     const PackedSizes sizes = SizesOfPacked(matrix.num_classes, matrix.dim);
     TF_RETURN_IF_ERROR(CheckShape(codes[0], "packed_codes", {sizes.codes}));
@@ -199,6 +216,8 @@ class ClassTopKOp : public LargeoutOp {
     return tensorflow::errors::InvalidArgument("k must be in [1, ", num_classes,
                                                "], the number of classes, got ", *k);
   }
+
+  bool unit_length_ = false;
 };
 
 template <class Device>

@@ -25,6 +25,11 @@ struct GpuClassScan {
         "'float32', or run them under tf.device('CPU')");
   }
 
+  static absl::Status CheckUnitLength() {
+    return tensorflow::errors::InvalidArgument(
+        "passes with unit_length run only on CPUs; run them under tf.device('CPU')");
+  }
+
   static absl::Status ClassStatistics(OpKernelContext* ctx, const ClassMatrix& matrix,
                                       const Features& features, const Labels& labels,
                                       float* log_partition, float* true_logits, int64_t* ranks,

@@ -118,6 +118,7 @@ REGISTER_OP("LargeoutClassStatistics")
     .Attr("num_biases: int >= 0")
     .Attr("num_given: int >= 0")
     .Attr("compute_type: {float, bfloat16} = DT_FLOAT")
+    .Attr("unit_length: bool = false")
     .SetShapeFn(StatisticsShape)
     .Doc(R"doc(
 Log partition function and exact ranks of the labels, in one pass over all
@@ -142,6 +143,8 @@ ranks: [batch, num_labels], the number of classes of the matrix, other than the 
   -inf.
 compute_type: With bfloat16, features and embeddings are rounded to the nearest bfloat16 before
   they are multiplied; sums and biases are float32. bfloat16 is an error on a GPU.
+unit_length: Whether each row of embeddings counts as the row scaled to length 1. A row shorter
+  than 1e-6 is multiplied by 1e6. There is no gradient then, and it is an error on a GPU.
 )doc");
 
 REGISTER_OP("LargeoutLabelLogits")
@@ -152,6 +155,7 @@ REGISTER_OP("LargeoutLabelLogits")
     .Output("true_logits: float")
     .Attr("num_biases: int >= 0")
     .Attr("compute_type: {float, bfloat16} = DT_FLOAT")
+    .Attr("unit_length: bool = false")
     .SetShapeFn(LabelLogitsShape)
     .Doc(R"doc(
 The logits of the labels without a pass over the classes. They have the same bits as those of
@@ -164,6 +168,7 @@ labels: [batch, num_labels], padded with -1. Other ids out of range are an error
   cannot report errors without waiting, their logits are NaN.
 true_logits: [batch, num_labels], 0 at padding.
 compute_type: As in LargeoutClassStatistics.
+unit_length: As in LargeoutClassStatistics.
 )doc");
 
 REGISTER_OP("LargeoutClassTopK")
@@ -177,6 +182,7 @@ REGISTER_OP("LargeoutClassTopK")
     .Output("ids: int64")
     .Attr("num_biases: int >= 0")
     .Attr("num_packed: int >= 0 = 0")
+    .Attr("unit_length: bool = false")
     .SetShapeFn(TopKShape)
     .Doc(R"doc(
 The k highest logits of all classes, exactly, in one pass that never holds
@@ -194,6 +200,7 @@ k: Scalar in [1, num_classes], on a GPU at most 2048.
 scores: [batch, k], in decreasing order.
 ids: [batch, k]. The lower id wins ties. NaN and -inf of classes whose row or bias is not finite
   come last.
+unit_length: As in LargeoutClassStatistics. It is an error with packed_codes.
 )doc");
 
 REGISTER_OP("LargeoutPackClasses")

@@ -1,6 +1,6 @@
 """`ClassMatrix`: the classes whose rows are in one variable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -10,7 +10,7 @@ from tf_largeout.classes import blockwise, class_sums
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, new_products
 from tf_largeout.classes.class_statistics import ClassStatistics
-from tf_largeout.ops import class_scan_ops, row_dot_ops
+from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
 from tf_largeout.types import Elementwise
 from tf_largeout.variables import bfloat16_rows, replicas, row_observers
 
@@ -76,6 +76,12 @@ class ClassMatrix(ClassScorer):
         if not self.is_rounded:
             return self.variables()
         return new_products(self.values(), None if self._bias is None else self._bias.value)
+
+    def has_own_pass(self) -> bool:
+        """Returns whether ops make passes without gradients over the rows as they are read."""
+        return not self.is_rounded and not (
+            self.has_unit_rows and devices.is_on_gpu(self._embeddings)
+        )
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         return self.as_read(self.stored_rows(ids))
@@ -296,3 +302,35 @@ def statistics_in_blocks(
         return ClassScorer.statistics(scorer, tf.stop_gradient(features), labels).ranks
 
     return ClassStatistics(*found, ranks)
+
+
+def statistics_by(
+    own_pass: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
+    scorer: ClassScorer,
+    features: tf.Tensor,
+    labels: tf.Tensor,
+) -> ClassStatistics:
+    """Returns the statistics of a pass that has no gradient, with gradients by another pass.
+
+    Args:
+        own_pass: Returns the arguments of `ClassStatistics` for features.
+        scorer: The classes. The gradients are those of its `exact_scores`.
+        features: Float `[B, dim]`.
+        labels: int64 `[B, L]`, padded with -1.
+    """
+
+    @tf.custom_gradient
+    def compute(features: tf.Tensor) -> Any:
+        def gradient(
+            *upstream: tf.Tensor, variables: Sequence[tf.Variable] | None = None
+        ) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(features)
+                found = scorer.exact_scores(features, labels)
+            sources = [features, *(variables or [])]
+            of_features, *others = tape.gradient(found, sources, list(upstream[:2]))
+            return of_features if variables is None else (of_features, others)
+
+        return own_pass(features), gradient
+
+    return ClassStatistics(*compute(tf.cast(features, tf.float32)))

@@ -2,10 +2,14 @@
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import ClassMatrix, statistics_in_blocks
+from tf_largeout.classes.class_matrix import (
+    ClassMatrix,
+    statistics_by,
+    statistics_in_blocks,
+)
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_statistics import ClassStatistics
-from tf_largeout.ops import row_dot_ops
+from tf_largeout.ops import class_scan_ops, row_dot_ops
 
 
 class NormalizedMatrix(ClassMatrix):
@@ -62,16 +66,30 @@ class NormalizedMatrix(ClassMatrix):
         training: bool = False,
     ) -> ClassStatistics:
         """As `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
-        return statistics_in_blocks(self, features, labels, compute_dtype, training)
+        if training or not self.has_own_pass():
+            return statistics_in_blocks(self, features, labels, compute_dtype, training)
+        self._require_float32(compute_dtype)
+
+        def own_pass(features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            return class_scan_ops.class_statistics(
+                features, *self.variables(), labels, unit_length=True
+            )
+
+        return statistics_by(own_pass, self, features, labels)
 
     def ranked_scores(
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
     ) -> tf.Tensor:
-        """As `ClassScorer.ranked_scores`, by a pass over the classes."""
-        return ClassScorer.ranked_scores(self, tf.cast(features, tf.float32), ids)
+        """As `ClassMatrix.ranked_scores`, on a GPU by a pass over the classes."""
+        features = tf.cast(features, tf.float32)
+        if not self.has_own_pass():
+            return ClassScorer.ranked_scores(self, features, ids)
+        return class_scan_ops.label_logits(features, *self.variables(), ids, unit_length=True)
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return self.top_k_of(features, None, k)
+        if not self.has_own_pass():
+            return self.top_k_of(features, None, k)
+        return class_scan_ops.class_top_k(features, *self.variables(), k, unit_length=True)
 
 
 def unit_length(vectors: tf.Tensor) -> tf.Tensor:

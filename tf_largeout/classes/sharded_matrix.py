@@ -9,7 +9,11 @@ import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING, highest
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_matrix import ClassMatrix, statistics_in_blocks
+from tf_largeout.classes.class_matrix import (
+    ClassMatrix,
+    statistics_by,
+    statistics_in_blocks,
+)
 from tf_largeout.classes.class_scorer import ClassScorer, new_products
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.classes.class_statistics import ClassStatistics
@@ -64,7 +68,7 @@ class ShardedMatrix(ClassScorer):
             )
             self._shards.append(shard)
         self.is_rounded = self._shards[0].matrix.is_rounded
-        self._has_own_pass = not (self.has_unit_rows or self.is_rounded)
+        self._has_own_pass = all(shard.matrix.has_own_pass() for shard in self._shards)
 
     def shards(self) -> list[ClassShard]:
         return self._shards
@@ -126,22 +130,37 @@ class ShardedMatrix(ClassScorer):
         labels.
         """
         features, labels = tf.cast(features, tf.float32), self._checked(labels)
-        if not self._has_own_pass:
+        if not self._has_own_pass or (training and self.has_unit_rows):
             return statistics_in_blocks(self, features, labels, compute_dtype, training)
+        if self.has_unit_rows:
+            self._require_float32(compute_dtype)
+            return statistics_by(
+                lambda features: self._pass(features, labels), self, features, labels
+            )
 
         def of_own(shard: ClassShard) -> ClassStatistics:
             return shard.matrix.statistics(features, shard.to_local(labels), compute_dtype)
 
         if not training:
-            true_logits = self.ranked_scores(features, labels, compute_dtype)
-            found = self._scan(features, labels, true_logits, compute_dtype)
-            log_partitions = [one.log_partition for one in found]
-        else:
-            own = self._each(of_own)
-            true_logits = tf.add_n([one.true_logits for one in own])
-            log_partitions = [one.log_partition for one in own]
-            found = self._scan(tf.stop_gradient(features), labels, true_logits, compute_dtype)
+            return ClassStatistics(*self._pass(features, labels, compute_dtype))
+        own = self._each(of_own)
+        true_logits = tf.add_n([one.true_logits for one in own])
+        log_partitions = [one.log_partition for one in own]
+        found = self._scan(tf.stop_gradient(features), labels, true_logits, compute_dtype)
         return ClassStatistics(
+            tf.reduce_logsumexp(tf.stack(log_partitions), axis=0),
+            true_logits,
+            tf.add_n([one.ranks for one in found]),
+        )
+
+    def _pass(
+        self, features: tf.Tensor, labels: tf.Tensor, compute_dtype: str = "float32"
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns the arguments of `ClassStatistics`, by one pass over each shard."""
+        true_logits = self.ranked_scores(features, labels, compute_dtype)
+        found = self._scan(features, labels, true_logits, compute_dtype)
+        log_partitions = [one.log_partition for one in found]
+        return (
             tf.reduce_logsumexp(tf.stack(log_partitions), axis=0),
             true_logits,
             tf.add_n([one.ranks for one in found]),
@@ -183,7 +202,14 @@ class ShardedMatrix(ClassScorer):
             embeddings, bias = shard.matrix.variables()
             return ClassStatistics(
                 *class_scan_ops.class_statistics(
-                    features, embeddings, bias, labels, fixed, shard.first, compute_dtype
+                    features,
+                    embeddings,
+                    bias,
+                    labels,
+                    fixed,
+                    shard.first,
+                    compute_dtype,
+                    self.has_unit_rows,
                 )
             )
 

@@ -23,6 +23,7 @@ def class_statistics(
     true_logits: tf.Tensor | None = None,
     first_class: int | tf.Tensor = 0,
     compute_dtype: str = "float32",
+    unit_length: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Computes the log partition function and the exact ranks of the labels in one pass.
 
@@ -51,6 +52,9 @@ def class_statistics(
             sums, biases and results are float32. A CPU with AMX multiplies bfloat16 numbers
             several times as fast as float32 numbers. Other CPUs round in the same way, but take
             longer than with float32. Not available on a GPU. Defaults to "float32".
+        unit_length: Whether each row counts as the row scaled to length 1. A row shorter than
+            1e-6 is multiplied by 1e6. Without gradients, and not available on a GPU. Defaults
+            to False.
 
     Returns:
         `(log_partition, true_logits, ranks)`:
@@ -76,6 +80,7 @@ def class_statistics(
         [] if true_logits is None else [true_logits],
         tf.cast(first_class, tf.int64),
         compute_type=compute_dtype,
+        **_scaling(unit_length),
     )
 
 
@@ -85,6 +90,7 @@ def label_logits(
     bias_handle: VariableOrHandle | None,
     labels: tf.Tensor,
     compute_dtype: str = "float32",
+    unit_length: bool = False,
 ) -> tf.Tensor:
     """Computes the logits of the labels only, without a pass over the classes.
 
@@ -97,6 +103,7 @@ def label_logits(
         bias_handle: float32 variable `[N]`, its handle, or None.
         labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding.
         compute_dtype: "float32" (default) or "bfloat16", see `class_statistics`.
+        unit_length: As in `class_statistics`.
 
     Returns:
         float32 `[batch, num_labels]`, 0 for padding.
@@ -111,6 +118,7 @@ def label_logits(
         optional_handle(bias_handle, watch=True),
         labels,
         compute_type=compute_dtype,
+        **_scaling(unit_length),
     )
 
 
@@ -154,6 +162,7 @@ def class_top_k(
     bias_handle: VariableOrHandle | None,
     k: int | tf.Tensor,
     packed: PackedClasses | None = None,
+    unit_length: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the k classes with the highest logits, exactly. Not differentiable.
 
@@ -168,6 +177,7 @@ def class_top_k(
             bit-identical. If the variables have changed since, classes may be missed. Without
             it, the op packs the classes itself for batches of 128 examples or more. Must be
             None on a GPU.
+        unit_length: As in `class_statistics`. `packed` must then be None.
 
     Returns:
         `(scores, ids)`:
@@ -187,7 +197,12 @@ def class_top_k(
         [] if packed is None else [packed.codes],
         [] if packed is None else [packed.scales],
         tf.cast(k, tf.int64),
+        **_scaling(unit_length),
     )
+
+
+def _scaling(unit_length: bool) -> dict[str, bool]:
+    return {"unit_length": True} if unit_length else {}
 
 
 def class_softmax_gradient(
@@ -238,6 +253,7 @@ def class_softmax_gradient(
 def _statistics_gradient(
     op: tf.Operation, d_log_partition: tf.Tensor, d_true_logits: tf.Tensor, d_ranks: tf.Tensor
 ) -> list[tf.Tensor | None]:
+    _require_gradient(op)
     features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
     labels = op.inputs[2 + len(bias)]
     d_given = [d_true_logits] * op.get_attr("num_given")
@@ -260,6 +276,7 @@ def _statistics_gradient(
 def _label_logits_gradient(
     op: tf.Operation, d_true_logits: tf.Tensor
 ) -> list[tf.Tensor | None]:
+    _require_gradient(op)
     features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
     zeros = tf.zeros(tf.shape(features)[:1])  # no gradient of the log partition function
     d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
@@ -273,6 +290,14 @@ def _label_logits_gradient(
         compute_type=op.get_attr("compute_type"),
     )
     return [d_features, d_embeddings, *d_bias, None]
+
+
+def _require_gradient(op: tf.Operation) -> None:
+    if op.get_attr("unit_length"):
+        raise ValueError(
+            "Passes over the classes have no gradient with unit_length=True. Pass "
+            "unit_length=False and scaled rows."
+        )
 
 
 tf.no_gradient("LargeoutClassTopK")

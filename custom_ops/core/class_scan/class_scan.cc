@@ -14,6 +14,7 @@
 #include "custom_ops/core/class_scan/class_scan_labels.h"
 #include "custom_ops/core/class_scan/class_scan_panels.h"
 #include "custom_ops/core/class_scan/score_order.h"
+#include "custom_ops/core/class_scan/unit_rows.h"
 
 namespace largeout {
 namespace {
@@ -36,25 +37,29 @@ class Logits {
 
   void Scan(const RankSlots& slots, int64_t begin, int64_t end,
             const ShardStatistics& shard) const {
-    if (pairs_ != nullptr) {
-      const PairBuffers buffers(pairs_->panels().width);
-      LARGEOUT_SIMD_DISPATCH(ScanPairStatistics, matrix_, pairs_->panels(), slots, begin, end,
-                             buffers.scratch(), shard);
-    } else {
-      LARGEOUT_SIMD_DISPATCH(ScanStatistics, matrix_, floats_->panels(), slots, begin, end,
-                             shard);
-    }
+    ScoredRows(matrix_).ForEachPart(
+        begin, end, [&](const ClassMatrix& rows, int64_t first, int64_t last) {
+          if (pairs_ != nullptr) {
+            const PairBuffers buffers(pairs_->panels().width);
+            LARGEOUT_SIMD_DISPATCH(ScanPairStatistics, rows, pairs_->panels(), slots, first,
+                                   last, buffers.scratch(), shard);
+          } else {
+            LARGEOUT_SIMD_DISPATCH(ScanStatistics, rows, floats_->panels(), slots, first, last,
+                                   shard);
+          }
+        });
   }
 
   float One(int64_t example, int64_t class_id) const {
     float logit;
+    ScoredRows scored(matrix_);
+    const ClassMatrix rows = scored.Rows(class_id, class_id + 1);
     if (pairs_ != nullptr) {
       const PairBuffers buffers(pairs_->panels().width);
-      LARGEOUT_SIMD_DISPATCH(OnePairLogit, matrix_, pairs_->panels(), example, class_id,
+      LARGEOUT_SIMD_DISPATCH(OnePairLogit, rows, pairs_->panels(), example, class_id,
                              buffers.scratch(), &logit);
     } else {
-      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix_, floats_->panels(), example, class_id,
-                             &logit);
+      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, rows, floats_->panels(), example, class_id, &logit);
     }
     return logit;
   }

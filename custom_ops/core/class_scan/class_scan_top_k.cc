@@ -9,6 +9,7 @@
 #include "custom_ops/core/class_scan/class_scan.h"
 #include "custom_ops/core/class_scan/class_scan_panels.h"
 #include "custom_ops/core/class_scan/packed_rows.h"
+#include "custom_ops/core/class_scan/unit_rows.h"
 
 namespace largeout {
 namespace {
@@ -104,12 +105,17 @@ void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
   std::fill_n(limits.begin(), packed.panels().num_examples, kLowest);
   const ShardTopK found = {k, best.data(), limits.data()};
   const int64_t first = shards.begin(begin), last = shards.end(end - 1);
+  ScoredRows rows(matrix);
   if (queries.exist()) {
     const Filter filter(queries, matrix.dim);
-    LARGEOUT_SIMD_DISPATCH(ScanFilteredTopK, matrix, packed.panels(), filter.view(), first,
-                           last, found);
+    rows.ForEachPart(first, last, [&](const ClassMatrix& part, int64_t from, int64_t to) {
+      LARGEOUT_SIMD_DISPATCH(ScanFilteredTopK, part, packed.panels(), filter.view(), from, to,
+                             found);
+    });
   } else {
-    LARGEOUT_SIMD_DISPATCH(ScanTopK, matrix, packed.panels(), first, last, found);
+    rows.ForEachPart(first, last, [&](const ClassMatrix& part, int64_t from, int64_t to) {
+      LARGEOUT_SIMD_DISPATCH(ScanTopK, part, packed.panels(), from, to, found);
+    });
   }
   merged->Merge(best);
 }
@@ -123,7 +129,9 @@ std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const Panels& panels,
   for (int32_t id = 0; static_cast<int64_t>(best.size()) < k; ++id) {
     if (std::binary_search(ids.begin(), ids.end(), id)) continue;
     float score;
-    LARGEOUT_SIMD_DISPATCH(ScanOneLogit, matrix, panels, example, id, &score);
+    ScoredRows scored(matrix);
+    const ClassMatrix rows = scored.Rows(id, id + 1);
+    LARGEOUT_SIMD_DISPATCH(ScanOneLogit, rows, panels, example, id, &score);
     best.push_back({score, id});
   }
   return best;

@@ -17,6 +17,9 @@ struct ClassMatrix {
   int64_t num_classes;
   int64_t dim;
   const uint16_t* bfloat16_rows = nullptr;  // [num_classes, dim], or null
+  // Whether the rows count as rows of length 1, see unit_rows.h. ClassStatistics, LabelLogits
+  // and ClassTopK support it without packed rows.
+  bool unit_length = false;
 };
 
 struct Features {

@@ -7,6 +7,7 @@
 #include "custom_ops/core/base/counting_sort.h"
 #include "custom_ops/core/base/rounding.h"
 #include "custom_ops/core/class_scan/float_row.h"
+#include "custom_ops/core/class_scan/unit_rows.h"
 #include "custom_ops/core/inverted_file/packed_means.h"
 
 namespace largeout {
@@ -15,34 +16,6 @@ namespace {
 constexpr int64_t kRowsAtOnce = 4096;
 // The largest size of a list, as a multiple of the mean size.
 constexpr int64_t kMostTimesMean = 8;
-
-// 0 if the row is not finite, or if its squares overflow.
-double SquaredNorm(const float* row, int64_t dim) {
-  double sum = 0.0;
-  for (int64_t k = 0; k < dim; ++k) sum += double{row[k]} * row[k];
-  return std::isfinite(sum) ? sum : 0.0;
-}
-
-// SquaredNorm in float32, which may overflow. The compiler vectorises the inner loop.
-float FastSquaredNorm(const float* row, int64_t dim) {
-  constexpr int kSums = 16;
-  float sums[kSums] = {};
-  int64_t k = 0;
-  for (; k + kSums <= dim; k += kSums) {
-    for (int i = 0; i < kSums; ++i) sums[i] += row[k + i] * row[k + i];
-  }
-  for (; k < dim; ++k) sums[0] += row[k] * row[k];
-  return std::accumulate(sums, sums + kSums, 0.0f);
-}
-
-// The factor that scales a row to length 1.
-double InverseLength(const float* row, int64_t dim) {
-  constexpr double kLeastSquare = 1e-12;
-  const float square = FastSquaredNorm(row, dim);
-  const bool fits = 1e-20f < square && square < 1e30f;
-  const double sum = fits ? square : SquaredNorm(row, dim);
-  return 1.0 / std::sqrt(std::max(sum, kLeastSquare));
-}
 
 // Row `row` as the file scores it: the memory of the matrix, or `wide` [dim].
 const float* ScoredRow(const ClassMatrix& matrix, int64_t row, const InvertedFile& file,
