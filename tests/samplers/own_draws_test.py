@@ -168,3 +168,12 @@ def test_a_subclass_without_own_draws_raises_an_error():
 def test_a_value_of_shared_that_is_not_a_bool_raises_an_error(bad):
     with pytest.raises(ValueError, match="`shared`"):
         samplers.UniformSampler(5, shared=bad)
+
+
+def test_a_subclass_without_the_argument_shared_is_created_from_its_config():
+    class Own(samplers.UniformSampler):
+        def __init__(self, num_sampled=4, unique=True, seed=None):
+            super().__init__(num_sampled, unique, seed)
+
+    copy = Own.from_config(Own(5).get_config())
+    assert (copy.num_sampled, copy.shared) == (5, True)

@@ -1,5 +1,7 @@
 """The base class of samplers with a fixed distribution."""
 
+import inspect
+
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
@@ -131,4 +133,8 @@ class StaticSampler(Sampler):
         return SampledValues(ids, counts[:, :num_labels], counts[:, num_labels:])
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "unique": self.unique, "shared": self.shared}
+        config = {**super().get_config(), "unique": self.unique}
+        # A subclass of a user may not have the argument `shared`.
+        if not self.shared or "shared" in inspect.signature(type(self)).parameters:
+            config["shared"] = self.shared
+        return config
