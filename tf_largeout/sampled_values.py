@@ -73,6 +73,6 @@ class HeadAndTail(NamedTuple):
 
     @property
     def true_expected_count(self) -> tf.Tensor:
-        """float32 `[batch, num_labels]`: the expected count of each label in head and tail."""
+        """float32 `[batch, num_labels]`: 1 for a label in the head, else as in the tail."""
         in_head = self.head.true_expected_count > 0
         return tf.where(in_head, self.head.true_expected_count, self.tail.true_expected_count)

@@ -21,7 +21,7 @@ Fold = Callable[[BlockFunction, Any], Any]
 
 
 def block_size(batch: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:
-    """Returns the number of classes in a block, int64: about 16 MiB of numbers.
+    """Returns, as int64, how many classes a block has if its numbers take about 16 MiB.
 
     Args:
         batch: Number of examples.

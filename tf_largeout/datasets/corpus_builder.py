@@ -104,5 +104,5 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
 
 
 def ids_feature() -> tfds.features.Tensor:
-    """Returns the feature of ids, not padded."""
+    """Returns the TFDS feature (the type) of a list of ids of any length, without padding."""
     return tfds.features.Tensor(shape=(None,), dtype=np.int32)

@@ -19,7 +19,7 @@ def data(coordinator: Any, dataset_fn: Callable[[tf.Tensor], tf.data.Dataset]) -
 
 
 def make_metrics(model: keras.Model, batch: Any) -> None:
-    """Creates the variables of metrics; Keras creates some of them in the first update.
+    """Creates all variables of the metrics now. Keras would create some in the first update.
 
     Args:
         model: The model.

@@ -37,6 +37,7 @@ class BernoulliNormalizationLoss(NormalizationLoss):
 
     counts_taken = (PROBABILITIES,)
     what_to_take = (
-        "Use BernoulliSampler, another static sampler with unique=True, or a search with such "
-        "a tail: InvertedFileSampler(num_sampled, num_hard=16)."
+        "Use BernoulliSampler or another static sampler with unique=True. Or search for some "
+        "negatives and draw the others with such a sampler, the tail: "
+        "InvertedFileSampler(num_sampled, num_hard=16)."
     )

@@ -70,7 +70,8 @@ class BlackOutLoss(SampledLoss):
 
     counts_taken = (DRAWS, PROBABILITIES)
     what_to_take = (
-        "Use a static sampler, such as UnigramSampler, or a search with a tail: "
+        "Use a static sampler, such as UnigramSampler. Or search for some negatives and draw "
+        "the others with a static sampler, the tail: "
         "InvertedFileSampler(num_sampled, num_hard=16)."
     )
 

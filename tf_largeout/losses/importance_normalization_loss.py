@@ -44,6 +44,7 @@ class ImportanceNormalizationLoss(NormalizationLoss):
 
     counts_taken = (DRAWS, PROBABILITIES)
     what_to_take = (
-        "Use a static sampler, such as UniformSampler, SoftmaxSampler, or a search with a "
-        "tail: InvertedFileSampler(num_sampled, num_hard=16)."
+        "Use SoftmaxSampler or a static sampler, such as UniformSampler. Or search for some "
+        "negatives and draw the others with a static sampler, the tail: "
+        "InvertedFileSampler(num_sampled, num_hard=16)."
     )

@@ -314,7 +314,7 @@ class RowSparse(keras.optimizers.Optimizer):
             (
                 "gradient_accumulation_steps",
                 self.gradient_accumulation_steps,
-                "Use a batch that is as many times larger",
+                f"Use a batch that is {self.gradient_accumulation_steps} times as large",
             ),
             (
                 "constraint",

@@ -60,7 +60,7 @@ class CountTables:
         self._are_filled = True
 
     def values(self) -> list[np.ndarray]:
-        """The values of the weights, outside a step. They are zeros if nothing was counted."""
+        """Returns the weights, zeros if nothing was counted. Call it only outside a step."""
         return [local_variable(table).numpy() for table in self._tables]
 
     def read(self, asked_by: str) -> list[tf.Tensor]:

@@ -169,7 +169,7 @@ class InvertedFileSampler(HardNegativeSampler, Rebuildable):
             the share of `empty` lists.
 
         Raises:
-            ValueError: If no layer has built it.
+            ValueError: If no layer has built this sampler.
         """
         return {**super().health(layer), **self._file.health()}
 

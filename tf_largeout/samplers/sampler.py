@@ -116,7 +116,7 @@ class Sampler:
         self.num_classes = layer.num_classes
 
     def release(self) -> None:
-        """Forgets the layer, because its build has failed.
+        """Forgets the layer. Called if the build of the layer has failed.
 
         Another layer can then build the sampler and its `parts`.
         """

@@ -9,7 +9,7 @@ from tf_largeout import keras_internals
 
 
 def outputs_of(layer: Any, model: keras.Model) -> Iterator[int]:
-    """Yields the positions of the outputs of a model that are direct outputs of a layer."""
+    """Yields the positions of those outputs of `model` that are direct outputs of `layer`."""
     for place, output in enumerate(getattr(model, "outputs", None) or []):
         if keras_internals.output_layer(output) is layer:
             yield place

@@ -30,8 +30,9 @@ def per_example(
     weights, rows = tf.convert_to_tensor(weights), features.shape[:-1]
     if not _fits(weights.shape, rows) or weights.dtype == tf.string:
         raise ValueError(
-            f"`sample_weight` must have one number per example, shape {rows}, or the first of "
-            f"these dimensions. Received: shape {weights.shape} and dtype "
+            f"`sample_weight` must have one number per example, shape {rows}, or fewer "
+            "dimensions, equal to the first ones of this shape. "
+            f"Received: shape {weights.shape} and dtype "
             f"{weights.dtype.name}. For weights of classes, pass `class_weights` to the loss; "
             "to leave out labels of an example, set them to -1."
         )

@@ -8,9 +8,9 @@ from tf_largeout.types import TensorLike
 # How far above 1 the sum of soft targets may be.
 _ROUNDING = 1e-3
 _FORMS = (
-    "Labels must be integer class ids: one per position, of shape features.shape[:-1], or "
-    "several, with one more dimension and padded with -1, or ragged there "
-    "(`tf.ragged.constant(rows, dtype=tf.int64)`)."
+    "Labels must be integer class ids. For one label per position, their shape must be "
+    "features.shape[:-1]. For several labels, add one dimension, and pad it with -1 or make it "
+    "ragged (`tf.ragged.constant(rows, dtype=tf.int64)`)."
 )
 _TARGETS = (
     "`SoftmaxLoss`, `SampledSoftmaxLoss`, `AbsoluteSoftmaxLoss` and `SquaredErrorLoss` also "
@@ -160,7 +160,9 @@ def padded_rows(matrix: tf.SparseTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
-    """Tells, bool `[B, L]`, which labels are neither padding nor repeats of an earlier one.
+    """Returns bool `[B, L]`, True where a label occurs in its example for the first time.
+
+    Padding is False.
 
     It takes O(L log L) time and O(L) memory per example, for int64 `labels` `[B, L]`.
     """

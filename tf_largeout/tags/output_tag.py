@@ -72,7 +72,7 @@ class OutputTag:
         return self.class_matrix.num_classes
 
     def take_loss(self, loss: Any) -> None:
-        """Stores the loss. The layer adopts the ranking of a loss that trains it."""
+        """Stores the loss. In training, the layer ranks by the `ranking` of this loss."""
         self.loss = loss
         self.layer.follow(loss, replace=bool(self.training))
 
@@ -143,7 +143,10 @@ class OutputTag:
         return self._mean_logits[ranking]
 
     def distinct_labels(self, y_true: TensorLike) -> tf.Tensor:
-        """Tells, bool `[B, L]`, which labels are neither padding nor repeats in an example."""
+        """Returns bool `[B, L]`, True where a label occurs in its example for the first time.
+
+        Padding is False.
+        """
         labels = self.label_matrix(y_true)
         if id(labels) not in self._distinct:
             self._distinct[id(labels)] = first_occurrences(labels)
