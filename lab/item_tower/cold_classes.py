@@ -1,0 +1,278 @@
+"""`python -m lab.item_tower.cold_classes`: precision on classes without training examples.
+
+A tenth of the classes, drawn at random, have no training example: the cold classes. Examples
+and classes are texts, encoded as hashed character n-grams. The program compares
+
+* `tower`: class rows computed by an `ItemTower` from the texts of the classes;
+* `tower, free rows`: the same, plus a trained row per class;
+* `free rows`: an ordinary matrix, in which the cold classes keep their initial rows;
+* `free rows from text`: the same, but the row of a class starts as the mean of vectors of its
+  n-grams, and the encoder of the examples starts with these vectors too;
+* `nearest text`: no model. It takes the class with the nearest text by TF-IDF of the n-grams.
+
+All of them rank all classes. Test examples that equal the text of a class are left out. Each
+run has its own process. `cpu_ms` is the median CPU time of a training step.
+"""
+
+import argparse
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from lab.shared.figures import mean_and_deviation
+from tf_largeout import datasets, layers, losses, optimizers, samplers
+from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness.evaluation import rank_figures
+from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.rivals.tf_idf import TfIdf
+from tf_largeout.datasets import pipeline, place_names
+from tf_largeout.datasets.ragged import Ragged
+
+# task -> (n-grams of an example, most labels of a training example, sampler)
+TASKS = {
+    "place_names": (40, 1, samplers.UniformSampler),
+    "linux_callees": (160, 8, samplers.LogUniformSampler),
+}
+MODELS = ("tower", "tower, free rows", "free rows", "free rows from text")
+NEAREST = "nearest text"
+_NGRAMS, _COLD_SHARE, _BEST, _BATCH = 40, 0.1, 5, 512
+
+
+class Problem:
+    """Examples and classes of a task as n-grams. The cold classes have the highest ids.
+
+    Attributes:
+        train: int32 `[n, width]` n-grams, int64 `[n, max_labels]` warm labels, padded with -1.
+        test: The same for the test split, with all labels.
+        classes: int32 `[num_classes, 40]`, n-grams of the texts of the classes.
+        num_warm: Number of classes that occur in `train`; the first ids.
+        counts: int64 `[num_classes]`, training examples of each class.
+    """
+
+    def __init__(self, task, num_test):
+        corpus = datasets.load(task, batch_size=1).corpus
+        width, most_labels, _ = TASKS[task]
+        texts = list(corpus.example_texts)
+        names = [text.split(", ")[0] for text in corpus.class_texts]
+        split = corpus.num_train
+        seen = np.unique(corpus.labels.values[: corpus.labels.offsets[split]])
+        pick = np.random.default_rng(0)
+        cold = pick.choice(seen, int(_COLD_SHARE * len(seen)), replace=False)
+        warm = np.setdiff1d(seen, cold)  # in order of their counts
+        self.num_warm = len(warm)
+        order = np.concatenate([warm, cold])  # classes of the test split alone are left out
+        number = np.full(len(names), -1)
+        number[order] = np.arange(len(order))
+        labels = Ragged(number[corpus.labels.values], corpus.labels.offsets)
+
+        kept = labels.take(np.arange(split))
+        kept = _padded(_only(kept, (kept.values >= 0) & (kept.values < len(warm))), most_labels)
+        rows = np.flatnonzero(kept[:, 0] >= 0)
+        self.train = place_names.encode([texts[i] for i in rows], width), kept[rows]
+        self.counts = np.bincount(kept[kept >= 0], minlength=len(order))
+
+        rest = pick.permutation(np.arange(split, len(texts)))
+        trivial = set(names)
+        rest = [i for i in rest if texts[i] not in trivial][:num_test]
+        labels = labels.take(np.array(rest))
+        labels = _padded(_only(labels, labels.values >= 0), labels.lengths.max())
+        self.test = place_names.encode([texts[i] for i in rest], width), labels
+        self.classes = place_names.encode([names[i] for i in order], _NGRAMS)
+
+    def figures(self, best):
+        """P@1 for all, warm and cold labels, and PSP@5, of classes `[examples, 5]`."""
+        labels = self.test[1]
+        known = labels.max(axis=1) >= 0
+        found = {"psp5": self._rank(best, labels, known, self.counts)["psp5"]}
+        kinds = {"warm": labels < self.num_warm, "cold": labels >= self.num_warm}
+        for kind, of_kind in ({"all": labels >= 0} | kinds).items():
+            of_kind = np.where(of_kind, labels, -1)
+            found[f"p1_{kind}"] = self._rank(best, of_kind, of_kind.max(axis=1) >= 0)["p1"]
+        return found
+
+    def _rank(self, best, labels, rows, counts=None):
+        return rank_figures(best[rows], labels[rows], counts, len(self.train[0]))
+
+
+def train(task, name, seed, options):
+    """Trains one model and returns its figures."""
+    keras.utils.set_random_seed(seed)
+    problem = Problem(task, options.num_test)
+    width, _, sampler = TASKS[task]
+    bag = layers.EmbeddingBag(place_names.VOCABULARY_SIZE, options.dim)
+    rows = _class_rows(name, problem, bag, options.dim)
+    head = layers.LargeOutput(
+        problem.num_warm,
+        sampler(options.num_sampled, seed=seed),
+        use_bias=False,
+        **({"embeddings": rows} if isinstance(rows, layers.ItemTower) else {}),
+        **({"embeddings_initializer": _first(rows)} if isinstance(rows, np.ndarray) else {}),
+    )
+    model = keras.Sequential([keras.Input([width], dtype="int32"), bag, head])
+    rate = keras.optimizers.schedules.PolynomialDecay(1e-2, options.steps, 0.0)
+    model.compile(optimizers.LazyAdam(rate), losses.SampledSoftmaxLoss())
+    clock = _Clock()
+    model.fit(
+        _batches(*problem.train, seed),
+        steps_per_epoch=options.steps,
+        callbacks=[clock],
+        shuffle=False,
+        verbose=0,
+    )
+    all_rows = _all_rows(head, rows, problem)
+    found = problem.figures(_best(bag(problem.test[0]).numpy(), all_rows))
+    cpu = np.diff([0.0, *clock.ends])
+    return {"steps": options.steps, "cpu_ms": 1e3 * float(np.median(cpu[20:])), **found}
+
+
+def nearest(task, options):
+    """Returns the figures of the classes whose texts are nearest to the examples by TF-IDF."""
+    problem = Problem(task, options.num_test)
+    classes = Ragged.from_padded(problem.classes, 0)
+    weigh = TfIdf(classes, place_names.VOCABULARY_SIZE).weigh
+    ids, weights = weigh(classes)
+    places = np.stack([np.repeat(np.arange(len(ids)), ids.lengths), ids.values], axis=1)
+    shape = [len(ids), place_names.VOCABULARY_SIZE]
+    matrix = tf.SparseTensor(places, weights.astype(np.float32), shape)
+    best = []
+    for start in range(0, len(problem.test[0]), 64):
+        block = problem.test[0][start : start + 64]
+        ids, weights = weigh(Ragged.from_padded(block, 0))
+        queries = np.zeros([shape[1], len(block)], np.float32)
+        queries[ids.values, np.repeat(np.arange(len(block)), ids.lengths)] = weights
+        scores = tf.transpose(tf.sparse.sparse_dense_matmul(matrix, queries))
+        best.append(tf.math.top_k(scores, _BEST).indices.numpy())
+    return problem.figures(np.concatenate(best).astype(np.int64))
+
+
+def _class_rows(name, problem, bag, dim):
+    """An `ItemTower` for the warm classes, an array of all initial rows, or None."""
+    if name.startswith("tower"):
+        encoder = layers.EmbeddingBag(place_names.VOCABULARY_SIZE, dim)
+        features = problem.classes[: problem.num_warm]
+        return layers.ItemTower(features, encoder, free_rows=name.endswith("free rows"))
+    if name == "free rows":
+        return None
+    bag.build([None, problem.classes.shape[1]])
+    blocks = range(0, len(problem.classes), 10_000)
+    return np.concatenate([bag(problem.classes[i : i + 10_000]).numpy() for i in blocks])
+
+
+def _first(rows):
+    return lambda shape, dtype: rows[: shape[0]]
+
+
+def _all_rows(head, rows, problem):
+    """The rows of all classes; cold classes without text keep rows of zeros."""
+    warm = head.class_embeddings().numpy()
+    if isinstance(rows, layers.ItemTower):
+        cold = rows.encoder(problem.classes[problem.num_warm :]).numpy()
+    elif rows is None:
+        cold = np.zeros([len(problem.classes) - problem.num_warm, warm.shape[1]], np.float32)
+    else:
+        cold = rows[problem.num_warm :]
+    return np.concatenate([warm, cold])
+
+
+def _best(queries, rows, block=128):
+    """Ids `[queries, 5]` of the rows with the largest dot products."""
+    return np.concatenate(
+        [
+            tf.math.top_k(queries[i : i + block] @ rows.T, _BEST).indices.numpy()
+            for i in range(0, len(queries), block)
+        ]
+    ).astype(np.int64)
+
+
+def _batches(features, labels, seed):
+    features, labels = tf.constant(features), tf.constant(labels)
+
+    def gather(rows):
+        rows = tf.ensure_shape(rows, [_BATCH])
+        return tf.gather(features, rows), tf.gather(labels, rows)
+
+    count = len(labels) // _BATCH * _BATCH
+    return pipeline.batches(np.arange(count), _BATCH, seed, gather).repeat()
+
+
+def _only(ragged, kept):
+    offsets = np.concatenate([[0], np.cumsum(kept)])[ragged.offsets]
+    return Ragged(ragged.values[kept], offsets)
+
+
+def _padded(ragged, width):
+    result = np.full([len(ragged), width], -1, np.int64)
+    lengths = np.minimum(ragged.lengths, width)
+    mask = np.arange(width) < lengths[:, None]
+    result[mask] = ragged.values[(ragged.offsets[:-1, None] + np.arange(width))[mask]]
+    return result
+
+
+class _Clock(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        self.start, self.ends = time.process_time(), []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.ends.append(time.process_time() - self.start)
+
+
+def table(runs, task):
+    """The figures of the runs of a task as Markdown, one line per model."""
+    columns = {
+        "p1_warm": "P@1, warm",
+        "p1_cold": "P@1, cold",
+        "p1_all": "P@1, all",
+        "psp5": "PSP@5",
+        "cpu_ms": "CPU ms per step",
+    }
+    runs = [run for run in runs if run["task"] == task]
+    lines = [f"| `{task}` | " + " | ".join(columns.values()) + " |", "|---" * 6 + "|"]
+    for name in dict.fromkeys(run["model"] for run in runs):
+        of_model = [run for run in runs if run["model"] == name]
+        cells = (
+            mean_and_deviation([run[key] for run in of_model if key in run]) for key in columns
+        )
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments=None):
+    """Runs what the command line says and returns the report."""
+    options = _parser().parse_args(arguments)
+    report = {"machine": machine.describe(), **vars(options), "runs": []}
+    for task in options.tasks:
+        run = {"task": task, "model": NEAREST, **own_process.call(nearest, task, options)}
+        report["runs"].append(run)
+        for seed in options.seeds:
+            for name in options.models:
+                run = {"task": task, "model": name, "seed": seed}
+                run |= own_process.call(train, task, name, seed, options)
+                report["runs"].append(run)
+                print(run, flush=True)
+                write_json(options.json, report)
+        print(table(report["runs"], task), flush=True)
+    return report
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m lab.item_tower.cold_classes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    add("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    add("--steps", type=int, default=4000)
+    add("--dim", type=int, default=64)
+    add("--num-sampled", type=int, default=1024)
+    add("--num-test", type=int, default=5000, help="test examples of each task")
+    add("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    add("--json", default="benchmark-results/cold_classes.json", help="file for the figures")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

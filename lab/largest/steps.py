@@ -1,0 +1,117 @@
+"""`python -m lab.largest.steps`: creating, training, saving and loading 100,000,000 classes.
+
+Trains a `LargeOutput` with rows in bfloat16, without biases, by `RowwiseAdagrad`: 4 bytes of
+optimizer state per class. Labels and negatives are uniform, so almost every row of a step is
+read from memory. Each size runs in its own process.
+"""
+
+import argparse
+import pathlib
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tf_largeout as tflo
+from tf_largeout.benchmarks.harness import machine, own_process
+from tf_largeout.benchmarks.harness.files import size_mb, write_json
+
+_WARM_UP = 20
+
+
+def main(arguments=None):
+    """Measures the sizes of the command line and returns the report."""
+    options = _parser().parse_args(arguments)
+    rows = []
+    for num_classes in options.num_classes:
+        rows.append(own_process.call(measure, num_classes, options))
+        print(rows[-1], flush=True)
+    report = {"machine": machine.describe(), "rows": rows}
+    report |= {name: getattr(options, name) for name in ("dim", "batch_size", "num_sampled")}
+    write_json(options.json, report)
+    return report
+
+
+def measure(num_classes, options):
+    """Figures of one size: ms per step, CPU ms per step, seconds of each phase, peak MiB."""
+    keras.utils.set_random_seed(0)
+    found, start = {"num_classes": num_classes}, time.perf_counter()
+    model = _model(num_classes, options)
+    found["create_seconds"] = time.perf_counter() - start
+    pick = np.random.default_rng(0)
+    batches = tf.data.Dataset.from_tensor_slices(
+        (
+            pick.standard_normal((64, options.batch_size, options.dim), "float32"),
+            pick.integers(num_classes, size=(64, options.batch_size)),
+        )
+    ).repeat()
+    times = _StepTimes()
+    steps = _WARM_UP + options.steps
+    model.fit(batches, steps_per_epoch=steps, callbacks=[times], shuffle=False, verbose=0)
+    wall, cpu = np.diff(times.ends[_WARM_UP - 1 :], axis=0).T * 1e3
+    found |= {"ms": float(np.median(wall)), "cpu_ms": float(np.median(cpu))}
+    found["peak_mb_of_training"] = machine.peak_mb()
+    if options.save:
+        path = pathlib.Path(options.save)
+        start = time.perf_counter()
+        model.save_weights(path)
+        found["save_seconds"] = time.perf_counter() - start
+        found["file_mb"] = size_mb(path)
+        table, some = (
+            model.layers[-1].embeddings.value,
+            tf.range(1000),
+        )  # [:1000] copies the table
+        first = tf.gather(table, some)
+        start = time.perf_counter()
+        model.load_weights(path)
+        found["load_seconds"] = time.perf_counter() - start
+        tf.debugging.assert_equal(first, tf.gather(table, some))
+        path.unlink()
+    found["peak_mb"] = machine.peak_mb()
+    return found
+
+
+class _StepTimes(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.ends = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.ends.append((time.perf_counter(), time.process_time()))
+
+
+def _model(num_classes, options):
+    head = tflo.layers.LargeOutput(
+        num_classes,
+        tflo.samplers.UniformSampler(options.num_sampled),
+        use_bias=False,
+        embeddings_dtype="bfloat16",
+    )
+    model = keras.Sequential(
+        [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]
+    )
+    model.compile(tflo.optimizers.RowwiseAdagrad(0.1), tflo.losses.SampledSoftmaxLoss())
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _parser():
+    parser = argparse.ArgumentParser(
+        "python -m lab.largest.steps",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--num-classes", nargs="+", type=int, default=[1_000_000, 100_000_000])
+    add("--dim", type=int, default=64)
+    add("--batch-size", type=int, default=256)
+    add("--num-sampled", type=int, default=1024)
+    add("--steps", type=int, default=1000)
+    add("--save", help="file in which to save, NAME.weights.h5; by default nothing is saved")
+    add("--json", default="benchmark-results/largest.json", help="file for the figures")
+    return parser
+
+
+if __name__ == "__main__":
+    main()
