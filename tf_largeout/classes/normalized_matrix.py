@@ -39,7 +39,7 @@ class NormalizedMatrix(ClassMatrix):
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """As `ClassMatrix.dots_and_rows`, with normalized rows.
 
-        The lengths of the examples' own classes are computed once for each distinct class.
+        The length of a row is computed once, even if its class is in `ids` several times.
         """
         embeddings, bias = self.tables()
         products, rows, _ = row_dot_ops.row_dots_and_rows(

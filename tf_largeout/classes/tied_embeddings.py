@@ -173,8 +173,9 @@ def refuse_initializer(initializer: InitializerLike | TensorLike | None) -> None
     """Raises a ValueError if `embeddings_initializer` is given with a shared table."""
     if initializer is not None:
         raise ValueError(
-            "A shared table is initialized by its own layer. Received: both `embeddings` and "
-            f"embeddings_initializer={initializer!r}. Leave one of them out."
+            "The layer that `embeddings` comes from initializes the shared table. Received: "
+            f"both `embeddings` and embeddings_initializer={initializer!r}. "
+            "Leave one of them out."
         )
 
 

@@ -48,7 +48,7 @@ class Corpus(Storable):
 
     @property
     def ragged_weights(self) -> Ragged | None:
-        """`feature_weights` with the row lengths of `features`; None if all weights are 1."""
+        """`feature_weights`, split into rows as `features` is; None if all weights are 1."""
         if self.feature_weights is None:
             return None
         return Ragged(self.feature_weights, self.features.offsets)

@@ -221,7 +221,7 @@ class ClassOutput(keras.layers.Layer):
             )
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
-        """Returns the tag from which losses and metrics compute in one step.
+        """Returns the tag that gives losses and metrics the features and classes of a step.
 
         Args:
             features: Float `[..., dim]`, the input of the layer.

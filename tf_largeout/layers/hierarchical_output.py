@@ -292,7 +292,7 @@ def _checked_clusters(
         raise ValueError(
             f"`clusters` must be numbers from 0 to num_clusters - 1 = "
             f"{min(count, num_classes) - 1}. Received: numbers from {lowest} to {highest}. "
-            "Use np.unique(clusters, return_inverse=True)[1]."
+            "To number them from 0, use np.unique(clusters, return_inverse=True)[1]."
         )
     sizes = np.bincount(clusters, minlength=count)
     if not sizes.all():

@@ -26,10 +26,11 @@ class ItemTower(keras.layers.Layer):
     ```
 
     A training step computes only the rows of its labels and sampled classes, each once. So use
-    a sampler that shares its classes among the examples. `evaluate`, `top_k` and
-    `class_embeddings` compute all rows, and compute them again only after the weights of the
-    encoder have changed. An exact loss trains on all rows in each step, and stores the
-    activations of the encoder for all classes.
+    a sampler that shares its classes among the examples. The step computes all rows if a Keras
+    loss or metric, another layer or your own `train_step` may read the logits. `evaluate`,
+    `top_k` and `class_embeddings` compute all rows, and compute them again only after the
+    weights of the encoder have changed. An exact loss trains on all rows in each step, and
+    stores the activations of the encoder for all classes.
 
     Args:
         features: Array `[num_classes, ...]` of numbers, or a dict or list of such arrays, in

@@ -83,7 +83,8 @@ class MarginSoftmaxLoss(SampledLoss):
         ignore_class: As in `TaggedLoss`.
         label_smoothing: The share e of the target that is spread uniformly over all classes, in
             [0, 1). The logits of labels have the margins here too. See `CrossEntropy`.
-        class_weights: One weight per class, `[num_classes]`; None for 1. See `CrossEntropy`.
+        class_weights: One weight per class, `[num_classes]`. With None, all are 1. See
+            `CrossEntropy`.
 
     Raises:
         ValueError: If an argument is out of range; if the layer has `normalize=False`, biases

@@ -54,7 +54,8 @@ class SampledSoftmaxLoss(SampledLoss):
     classes `s`. `o` are logits and y is the label. By default, the logit of the label is not
     corrected: `o'_y = o_y` (Blanc & Rendle 2018, eq. 2). The sum is then an unbiased estimate
     of the partition function. If an example has several labels, each has the target probability
-    `1 / #labels`: the first term is the mean over the labels, and the sum contains all labels.
+    `1 / #labels`: the first term is the mean over the labels, and the sum in the
+    logarithm contains every label.
 
     Args:
         correct_positive: Whether to correct the label's logit by its expected count too, as
@@ -70,12 +71,13 @@ class SampledSoftmaxLoss(SampledLoss):
             [0, 1). See `CrossEntropy`.
         log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
             sum of `exp(logit)` over all classes. See `CrossEntropy`.
-        class_weights: One weight per class, `[num_classes]`; None for 1. See `CrossEntropy`.
+        class_weights: One weight per class, `[num_classes]`. With None, all are 1. See
+            `CrossEntropy`.
 
     Raises:
         ValueError: If an argument is out of range; if `correct_positive` is combined with
             `label_smoothing`, `log_partition_penalty` or soft targets; in training, if
-            `label_smoothing` or soft targets are used with a sampler that searches and has no
+            `label_smoothing` or soft targets are used with a sampler that searches without a
             tail; and in the cases that `SampledLoss` names.
     """
 

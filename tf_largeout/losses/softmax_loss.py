@@ -36,7 +36,8 @@ class SoftmaxLoss(TaggedLoss):
             [0, 1). See `CrossEntropy`.
         log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
             sum of `exp(logit)` over all classes. See `CrossEntropy`.
-        class_weights: One weight per class, `[num_classes]`; None for 1. See `CrossEntropy`.
+        class_weights: One weight per class, `[num_classes]`. With None, all are 1. See
+            `CrossEntropy`.
 
     Raises:
         ValueError: If `compute_dtype` is another string, or another argument is out of range.

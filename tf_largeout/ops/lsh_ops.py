@@ -144,6 +144,8 @@ def union_of_lists(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Merges lists: takes the first class of each list, then the second of each, and so on.
 
+    It drops repeats, and stops at `num_sampled` distinct classes.
+
     Args:
         lists: int64 `[batch, width]`, best first, padded with -1.
         seed: int64 `[2]`, for the uniform draws.
@@ -151,8 +153,9 @@ def union_of_lists(
         num_sampled: Number of distinct classes to return.
 
     Returns:
-        `(sampled, num_filled)`: int64 `[num_sampled]`, filled up with uniform draws, or with -1
-        if `num_sampled` exceeds `num_classes`; int64 scalar, the number of uniform draws.
+        `(sampled, num_filled)`. `sampled` is int64 `[num_sampled]`. If the lists contain
+        too few classes, uniform draws follow, and -1 when there are no more classes.
+        `num_filled` is an int64 scalar, the number of uniform draws.
     """
     return gen_ops.largeout_union_of_lists(
         lists, seed, num_classes=num_classes, num_sampled=num_sampled

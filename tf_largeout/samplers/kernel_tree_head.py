@@ -14,10 +14,10 @@ class KernelTreeHead(HardNegativeSampler):
 
     Args:
         num_sampled: Number of sampled classes per example.
-        num_hard: Number of draws per example; repeats are dropped.
-        tail: The sampler of the other classes.
-        sample: Makes the draws: `sample(features, labels, num_sampled, layer)` returns what
-            `KernelTree.sample` does.
+        num_hard: Number of draws per example from the tree; repeats are dropped.
+        tail: The sampler of the remaining negatives, which all examples share.
+        sample: Function that draws from the tree. It takes `(features, labels,
+            num_sampled, layer)` and returns the same values as `KernelTree.sample`.
     """
 
     name_in_messages = "KernelTreeSampler"

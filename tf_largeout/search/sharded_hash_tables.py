@@ -116,7 +116,7 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """As `HashTables.best_of_most_frequent`, with a function `score` per shard.
 
-        With K shards, each scores 1 / K of the candidates, but at least `num_best`.
+        Each of the K shards scores `num_candidates / K` of its rows, but at least `num_best`.
         """
         num_own = max(num_best, math.ceil(num_candidates / len(self.shards)))
 

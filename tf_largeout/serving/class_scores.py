@@ -31,8 +31,8 @@ class ClassScores(AllScores, Protocol):
             exclude: int64 `[B, n]`, padded with negative ids; or None.
 
         Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf and -1 where there
-            are fewer classes.
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first. If fewer than `k`
+            classes remain, the last scores are -inf and the last ids are -1.
         """
 
 

@@ -9,8 +9,8 @@ from tf_largeout.types import TensorLike
 _ROUNDING = 1e-3
 _FORMS = (
     "Labels must be integer class ids. For one label per position, their shape must be "
-    "features.shape[:-1]. For several labels, add one dimension, and pad it with -1 or make it "
-    "ragged (`tf.ragged.constant(rows, dtype=tf.int64)`)."
+    "features.shape[:-1]. For several labels, it must have one more dimension, padded with -1 "
+    "or ragged (`tf.ragged.constant(rows, dtype=tf.int64)`)."
 )
 _TARGETS = (
     "`SoftmaxLoss`, `SampledSoftmaxLoss`, `AbsoluteSoftmaxLoss` and `SquaredErrorLoss` also "

@@ -47,7 +47,7 @@ class Task:
         return keras.layers.Dense(dim)
 
     def one_epoch(self):
-        """Training batches in NumPy until there are as many examples as in an epoch."""
+        """Yields NumPy training batches that contain at least `num_examples` examples."""
         seen = 0
         for features, labels in self.train.as_numpy_iterator():
             yield features, labels

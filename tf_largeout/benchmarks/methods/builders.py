@@ -22,8 +22,8 @@ def stock(task, settings, loss=None, model_class=CandidateModel):
 def ours(task, settings, samplers=SAMPLERS, **options):
     """Returns the task's encoder and a `LargeOutput`.
 
-    `samplers` is the table of the names in the settings; `options` are other arguments of the
-    layer.
+    `samplers` maps the sampler names in the settings to functions that create the samplers.
+    `options` are other arguments of the layer.
     """
     output = _output(task, settings, samplers, **options)
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])

@@ -66,7 +66,7 @@ class Method:
     tuned: dict = dataclasses.field(default_factory=dict)
 
     def searching_at_once(self):
-        """Settings with which a search, if there is one, begins in the first step."""
+        """Settings that start the search in the first step; none for methods without one."""
         if not self.settings.get("search"):
             return {}
         return {"search_options": {**self.settings["search_options"], "start_step": 0}}

@@ -120,7 +120,7 @@ def matmul(problem):
 
 
 def export(problem, ops, has_index):
-    """A SavedModel of `serving.export`, called by its signature `serving_default`."""
+    """Yields SavedModels of `serving.export`; queries call the signature `serving_default`."""
     model = keras.Sequential(
         [keras.Input([problem.rows.shape[1]]), layers.LargeOutput(len(problem.rows))]
     )
