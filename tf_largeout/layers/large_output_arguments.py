@@ -108,6 +108,6 @@ def require_memory_for(shape: tuple[int, int], dtype: str) -> None:
     require_memory(
         numbers * tf.as_dtype(dtype).size,
         f"The matrix of {shape[0]:,} class rows of width {shape[1]} in {dtype}, without the "
-        "state of the optimizer,",
+        "state of the optimizer, takes",
         advice,
     )

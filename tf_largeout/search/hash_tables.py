@@ -83,7 +83,7 @@ class HashTables:
         ids_shape = (self.num_tables, num_rows)
         require_memory(
             4 * (math.prod(offsets_shape) + math.prod(ids_shape)) * num_parts,
-            f"The ids of {num_rows * num_parts:,} rows in {self.num_tables} hash tables",
+            f"{self.num_tables} hash tables over {num_rows * num_parts} rows take",
             f"Received: num_tables={self.num_tables}. Lower it.",
         )
         with tf.init_scope(), tf.device("CPU:0"):

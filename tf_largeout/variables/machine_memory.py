@@ -13,7 +13,7 @@ def require_memory(needed: int, what: str, advice: str) -> None:
 
     Args:
         needed: The size of the array in bytes.
-        what: The array, the subject of the message.
+        what: The array and the verb of the message, such as "The tables take".
         advice: What the user can change, the last sentence of the message.
 
     Raises:
@@ -22,7 +22,7 @@ def require_memory(needed: int, what: str, advice: str) -> None:
     memory = memory_of_machine()
     if needed > memory:
         raise ValueError(
-            f"{what} takes {needed / 2**30:.1f} GiB, and this machine has "
+            f"{what} {needed / 2**30:.1f} GiB, and this machine has "
             f"{memory / 2**30:.1f} GiB. {advice}"
         )
 
