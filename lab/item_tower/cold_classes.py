@@ -14,20 +14,21 @@ All of them rank all classes. Test examples that equal the text of a class are l
 run has its own process. `cpu_ms` is the median CPU time of a training step.
 """
 
-import argparse
-import time
+import itertools
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from lab.shared.figures import mean_and_deviation
+from lab.shared.command_line import new_parser
+from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.kept_runs import KeptRuns
+from lab.shared.step_ends import StepEnds
 from tf_largeout import datasets, layers, losses, optimizers, samplers
-from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.evaluation import rank_figures
-from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.tasks import endless_batches
 from tf_largeout.benchmarks.rivals.tf_idf import TfIdf
-from tf_largeout.datasets import pipeline, place_names
+from tf_largeout.datasets import place_names
 from tf_largeout.datasets.ragged import Ragged
 
 # task -> (n-grams of an example, most labels of a training example, sampler)
@@ -68,7 +69,8 @@ class Problem:
         labels = Ragged(number[corpus.labels.values], corpus.labels.offsets)
 
         kept = labels.take(np.arange(split))
-        kept = _padded(_only(kept, (kept.values >= 0) & (kept.values < len(warm))), most_labels)
+        is_warm = (kept.values >= 0) & (kept.values < len(warm))
+        kept = kept.filtered(is_warm).head(most_labels).padded(most_labels, -1)
         rows = np.flatnonzero(kept[:, 0] >= 0)
         self.train = place_names.encode([texts[i] for i in rows], width), kept[rows]
         self.counts = np.bincount(kept[kept >= 0], minlength=len(order))
@@ -77,7 +79,8 @@ class Problem:
         trivial = set(names)
         rest = [i for i in rest if texts[i] not in trivial][:num_test]
         labels = labels.take(np.array(rest))
-        labels = _padded(_only(labels, labels.values >= 0), labels.lengths.max())
+        labels = labels.filtered(labels.values >= 0)
+        labels = labels.padded(labels.lengths.max(), -1)
         self.test = place_names.encode([texts[i] for i in rest], width), labels
         self.classes = place_names.encode([names[i] for i in order], _NGRAMS)
 
@@ -113,9 +116,10 @@ def train(task, name, seed, options):
     model = keras.Sequential([keras.Input([width], dtype="int32"), bag, head])
     rate = keras.optimizers.schedules.PolynomialDecay(1e-2, options.steps, 0.0)
     model.compile(optimizers.LazyAdam(rate), losses.SampledSoftmaxLoss())
-    clock = _Clock()
+    clock = StepEnds()
+    whole = len(problem.train[0]) // _BATCH * _BATCH
     model.fit(
-        _batches(*problem.train, seed),
+        endless_batches(*(part[:whole] for part in problem.train), _BATCH, seed),
         steps_per_epoch=options.steps,
         callbacks=[clock],
         shuffle=False,
@@ -123,8 +127,8 @@ def train(task, name, seed, options):
     )
     all_rows = _all_rows(head, rows, problem)
     found = problem.figures(_best(bag(problem.test[0]).numpy(), all_rows))
-    cpu = np.diff([0.0, *clock.ends])
-    return {"steps": options.steps, "cpu_ms": 1e3 * float(np.median(cpu[20:])), **found}
+    _, cpu_ms = clock.medians(after=20)
+    return {"steps": options.steps, "cpu_ms": cpu_ms, **found}
 
 
 def nearest(task, options):
@@ -186,38 +190,6 @@ def _best(queries, rows, block=128):
     ).astype(np.int64)
 
 
-def _batches(features, labels, seed):
-    features, labels = tf.constant(features), tf.constant(labels)
-
-    def gather(rows):
-        rows = tf.ensure_shape(rows, [_BATCH])
-        return tf.gather(features, rows), tf.gather(labels, rows)
-
-    count = len(labels) // _BATCH * _BATCH
-    return pipeline.batches(np.arange(count), _BATCH, seed, gather).repeat()
-
-
-def _only(ragged, kept):
-    offsets = np.concatenate([[0], np.cumsum(kept)])[ragged.offsets]
-    return Ragged(ragged.values[kept], offsets)
-
-
-def _padded(ragged, width):
-    result = np.full([len(ragged), width], -1, np.int64)
-    lengths = np.minimum(ragged.lengths, width)
-    mask = np.arange(width) < lengths[:, None]
-    result[mask] = ragged.values[(ragged.offsets[:-1, None] + np.arange(width))[mask]]
-    return result
-
-
-class _Clock(keras.callbacks.Callback):
-    def on_train_begin(self, logs=None):
-        self.start, self.ends = time.process_time(), []
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.ends.append(time.process_time() - self.start)
-
-
 def table(runs, task):
     """The figures of the runs of a task as Markdown, one line per model."""
     columns = {
@@ -228,40 +200,37 @@ def table(runs, task):
         "cpu_ms": "CPU ms per step",
     }
     runs = [run for run in runs if run["task"] == task]
-    lines = [f"| `{task}` | " + " | ".join(columns.values()) + " |", "|---" * 6 + "|"]
+    rows = []
     for name in dict.fromkeys(run["model"] for run in runs):
         of_model = [run for run in runs if run["model"] == name]
-        cells = (
-            mean_and_deviation([run[key] for run in of_model if key in run]) for key in columns
-        )
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        cells = ([run[key] for run in of_model if key in run] for key in columns)
+        rows.append([name, *map(mean_and_deviation, cells)])
+    return markdown([f"`{task}`", *columns.values()], rows)
 
 
 def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
-    report = {"machine": machine.describe(), **vars(options), "runs": []}
+    sizes = ("steps", "dim", "num_sampled", "num_test")
+    about = {name: getattr(options, name) for name in sizes}
+    file = options.json or f"{options.out}/cold_classes.json"
+    kept = KeptRuns(options.out, file, _line, **about)
     for task in options.tasks:
-        run = {"task": task, "model": NEAREST, **own_process.call(nearest, task, options)}
-        report["runs"].append(run)
-        for seed in options.seeds:
-            for name in options.models:
-                run = {"task": task, "model": name, "seed": seed}
-                run |= own_process.call(train, task, name, seed, options)
-                report["runs"].append(run)
-                print(run, flush=True)
-                write_json(options.json, report)
-        print(table(report["runs"], task), flush=True)
-    return report
+        run = {"task": task, "model": NEAREST}
+        kept.add(run.values(), run, nearest, task, options)
+        for seed, name in itertools.product(options.seeds, options.models):
+            run = {"task": task, "model": name, "seed": seed}
+            kept.add(run.values(), run, train, task, name, seed, options)
+        print(table(kept.runs, task), flush=True)
+    return kept.report
+
+
+def _line(run):
+    return f"P@1 {run['p1_warm']:.1f} warm, {run['p1_cold']:.1f} cold"
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.item_tower.cold_classes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("item_tower.cold_classes", __doc__)
     add = parser.add_argument
     add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     add("--models", nargs="+", choices=MODELS, default=list(MODELS))
@@ -270,7 +239,8 @@ def _parser():
     add("--num-sampled", type=int, default=1024)
     add("--num-test", type=int, default=5000, help="test examples of each task")
     add("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    add("--json", default="benchmark-results/cold_classes.json", help="file for the figures")
+    add("--out", default="benchmark-results/cold_classes", help="directory of the figures")
+    add("--json", help="file for the figures of all runs")
     return parser
 
 

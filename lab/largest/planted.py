@@ -11,7 +11,6 @@ itself half-way to the last save (`--kill-half-way`). Then it is started again, 
 of the two last saves is compared.
 """
 
-import argparse
 import json
 import math
 import os
@@ -28,6 +27,7 @@ import numpy as np
 import tensorflow as tf
 
 import tf_largeout as tflo
+from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import size_mb, write_json
 
@@ -212,11 +212,7 @@ def _figures(out):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.largest.planted",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("largest.planted", __doc__)
     add = parser.add_argument
     add("--num-classes", type=int, default=100_000_000)
     add("--dim", type=int, default=64)

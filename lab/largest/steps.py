@@ -5,7 +5,6 @@ optimizer state per class. Labels and negatives are uniform, so almost every row
 read from memory. Each size runs in its own process.
 """
 
-import argparse
 import pathlib
 import time
 
@@ -14,6 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 import tf_largeout as tflo
+from lab.shared.command_line import new_parser
+from lab.shared.step_ends import StepEnds
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import size_mb, write_json
 
@@ -46,11 +47,10 @@ def measure(num_classes, options):
             pick.integers(num_classes, size=(64, options.batch_size)),
         )
     ).repeat()
-    times = _StepTimes()
+    times = StepEnds()
     steps = _WARM_UP + options.steps
     model.fit(batches, steps_per_epoch=steps, callbacks=[times], shuffle=False, verbose=0)
-    wall, cpu = np.diff(times.ends[_WARM_UP - 1 :], axis=0).T * 1e3
-    found |= {"ms": float(np.median(wall)), "cpu_ms": float(np.median(cpu))}
+    found |= dict(zip(("ms", "cpu_ms"), times.medians(after=_WARM_UP), strict=True))
     found["peak_mb_of_training"] = machine.peak_mb()
     if options.save:
         path = pathlib.Path(options.save)
@@ -58,11 +58,8 @@ def measure(num_classes, options):
         model.save_weights(path)
         found["save_seconds"] = time.perf_counter() - start
         found["file_mb"] = size_mb(path)
-        table, some = (
-            model.layers[-1].embeddings.value,
-            tf.range(1000),
-        )  # [:1000] copies the table
-        first = tf.gather(table, some)
+        table, some = model.layers[-1].embeddings.value, tf.range(1000)
+        first = tf.gather(table, some)  # a slice would copy the table
         start = time.perf_counter()
         model.load_weights(path)
         found["load_seconds"] = time.perf_counter() - start
@@ -70,15 +67,6 @@ def measure(num_classes, options):
         path.unlink()
     found["peak_mb"] = machine.peak_mb()
     return found
-
-
-class _StepTimes(keras.callbacks.Callback):
-    def __init__(self):
-        super().__init__()
-        self.ends = []
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.ends.append((time.perf_counter(), time.process_time()))
 
 
 def _model(num_classes, options):
@@ -97,11 +85,7 @@ def _model(num_classes, options):
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
-        "python -m lab.largest.steps",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = new_parser("largest.steps", __doc__)
     add = parser.add_argument
     add("--num-classes", nargs="+", type=int, default=[1_000_000, 100_000_000])
     add("--dim", type=int, default=64)

@@ -59,6 +59,15 @@ class Ragged:
         values = self.values[np.repeat(self.offsets[rows], lengths) + within]
         return Ragged(values, result.offsets)
 
+    def filtered(self, kept: np.ndarray) -> "Ragged":
+        """Returns the rows without some values.
+
+        Args:
+            kept: bool, one per element of `values`.
+        """
+        kept_before = np.concatenate([[0], np.cumsum(kept)])
+        return Ragged(self.values[kept], kept_before[self.offsets])
+
     def head(self, limit: int) -> "Ragged":
         """Returns the rows, truncated to at most `limit` values each."""
         within = np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)

@@ -129,15 +129,15 @@ def from_arrays(features, labels, num_features, num_classes, batch_size):
     return Task(
         num_classes=num_classes,
         num_features=num_features,
-        train=_endless_batches(features[:split], labels[:split], batch_size),
+        train=endless_batches(features[:split], labels[:split], batch_size),
         test=(features[split:], labels[split:]),
         label_counts=np.bincount(known, minlength=num_classes),
         num_examples=split,
     )
 
 
-def _endless_batches(features, labels, batch_size):
-    """Shuffled batches, each gathered from memory in one operation.
+def endless_batches(features, labels, batch_size, seed=0):
+    """Returns shuffled batches, each gathered from memory in one operation.
 
     The last batch of an epoch is filled with other examples of the epoch.
     """
@@ -149,7 +149,7 @@ def _endless_batches(features, labels, batch_size):
         return tf.gather(features, rows), tf.gather(labels, rows)
 
     examples = np.resize(np.arange(len(labels)), in_epoch)
-    return pipeline.batches(examples, batch_size, 0, gather).repeat()
+    return pipeline.batches(examples, batch_size, seed, gather).repeat()
 
 
 def collect(batches):

@@ -30,11 +30,11 @@ def select(table, vocabulary):
     rows = np.argsort(is_test, kind="stable")  # Training split first.
     num_train = int((~is_test).sum())
     kept = (table.kinds & VOCABULARIES[vocabulary]) != 0
-    labels = _filtered(table.labels, kept).take(rows)
+    labels = table.labels.filtered(kept).take(rows)
     labels, classes, _ = _by_frequency(labels, num_train, len(table.words))
     features = table.features.take(rows)
     features, _, num_seen = _by_frequency(features, num_train, len(table.words))
-    features = _filtered(features, features.values < num_seen).head(MAX_FEATURES)
+    features = features.filtered(features.values < num_seen).head(MAX_FEATURES)
     return Corpus(
         features=Ragged(features.values + np.int32(1), features.offsets),  # 0 is padding.
         labels=labels,
@@ -44,11 +44,6 @@ def select(table, vocabulary):
         num_train=num_train,
         vocabulary_size=1 + num_seen,
     )
-
-
-def _filtered(ragged, kept):
-    kept_before = np.concatenate([[0], np.cumsum(kept)])
-    return Ragged(ragged.values[kept], kept_before[ragged.offsets])
 
 
 def _by_frequency(ragged, num_train, num_words):
