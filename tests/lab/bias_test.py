@@ -7,31 +7,19 @@ import tensorflow as tf
 from lab.blanc_rendle import bias
 from lab.shared import language_model_case
 from lab.shared.language_model_case import Setting
-from tests.datasets.brown.archives import documents, write_archive
-from tests.datasets.sources import pinned
+from tests.lab import brown
 from tf_largeout import losses
-from tf_largeout.benchmarks.harness import own_process
-from tf_largeout.datasets.brown import source
-
-SMALL = ["--width", "8", "--length", "6", "--batch-size", "8", "--vocabulary", "12"]
 
 
 @pytest.fixture(autouse=True)
-def data_dir(tmp_path, monkeypatch):
-    """Provides a tiny text, and trains in this process, which can find it."""
-    manual = tmp_path / "downloads" / "manual"
-    manual.mkdir(parents=True)
-    archive = pinned(source.ARCHIVE, write_archive(manual / "brown.tgz", documents()))
-    monkeypatch.setattr(source, "ARCHIVE", archive)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr(language_model_case, "_VALIDATION_FRACTION", 0.3)
-    monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
+def text(tmp_path, monkeypatch):
+    brown.provide(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_runs_are_kept_plotted_and_not_repeated(tmp_path):
     titles = ["full", "unigram", "kernel tree, absolute softmax"]
-    arguments = [*SMALL, "--epochs", "2", "--points", "2", "--num-sampled", "4"]
+    arguments = [*brown.SMALL, "--epochs", "2", "--points", "2", "--num-sampled", "4"]
     arguments += ["--distributions", *titles]
     arguments += ["--out", str(tmp_path / "out"), "--json", str(tmp_path / "bias.json")]
     report = bias.main(arguments)

@@ -9,31 +9,19 @@ from lab.negatives import starts
 from lab.shared import language_model, language_model_case
 from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.language_model_case import FULL, Setting
-from tests.datasets.brown.archives import documents, write_archive
-from tests.datasets.sources import pinned
+from tests.lab import brown
 from tf_largeout import datasets, samplers
-from tf_largeout.benchmarks.harness import own_process
-from tf_largeout.datasets.brown import source
-
-SMALL = ["--width", "8", "--length", "6", "--batch-size", "8", "--vocabulary", "12"]
 
 
 @pytest.fixture(autouse=True)
-def data_dir(tmp_path, monkeypatch):
-    """Provides a tiny text, and trains in this process, which can find it."""
-    manual = tmp_path / "downloads" / "manual"
-    manual.mkdir(parents=True)
-    archive = pinned(source.ARCHIVE, write_archive(manual / "brown.tgz", documents()))
-    monkeypatch.setattr(source, "ARCHIVE", archive)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    monkeypatch.setattr(language_model_case, "_VALIDATION_FRACTION", 0.3)
-    monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
+def text(tmp_path, monkeypatch):
+    brown.provide(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
 def test_finished_runs_are_saved_plotted_and_not_repeated(tmp_path):
     arguments = ["--samplers", FULL, "uniform", "--num-sampled", "8", "--epochs", "1"]
-    arguments += [*SMALL, "--out", str(tmp_path / "out")]
+    arguments += [*brown.SMALL, "--out", str(tmp_path / "out")]
     report = language_model.main(arguments)
     assert [(run["sampler"], run["num_sampled"]) for run in report["runs"]] == [
         (FULL, None),
