@@ -20,7 +20,10 @@ import keras
 import tensorflow as tf
 
 _TRAINING_OF_STEP = {"train_step": True, "test_step": False, "predict_step": False}
-_TRAIN_STEP = keras.Model.train_step
+_METHODS_OF_KERAS = {
+    name: getattr(keras.Model, name)
+    for name in ("train_step", "compute_loss", "compute_metrics")
+}
 _VARIABLE_LISTS = ("_variables", "_trainable_variables")
 _COLUMN_SLOTS = "_c"  # of Adafactor: one value per column of a matrix
 _AVERAGES = "_model_variables_moving_average"
@@ -138,7 +141,7 @@ def build_optimizer_of_step() -> None:
     the model to its optimizer; and the attribute `built` of optimizers.
     """
     model = training_model()
-    if model is None or type(model).train_step is not _TRAIN_STEP:
+    if model is None or not _has_methods_of_keras(model, "train_step"):
         return
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or optimizer.built or tf.distribute.has_strategy():
@@ -262,10 +265,7 @@ def has_standard_step(model: keras.Model) -> bool:
     Relies on: the method names `train_step`, `compute_loss` and `compute_metrics`, and the
     attribute `_compile_metrics`.
     """
-    methods = ("train_step", "compute_loss", "compute_metrics")
-    is_standard = all(
-        getattr(type(model), name, None) is getattr(keras.Model, name) for name in methods
-    )
+    is_standard = _has_methods_of_keras(model, *_METHODS_OF_KERAS)
     return is_standard and hasattr(model, "_compile_metrics")
 
 
@@ -405,3 +405,7 @@ def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:
         model = frame.f_locals.get("self")
         if name in _TRAINING_OF_STEP and isinstance(model, keras.Model):
             yield name, model
+
+
+def _has_methods_of_keras(model: keras.Model, *names: str) -> bool:
+    return all(getattr(type(model), name) is _METHODS_OF_KERAS[name] for name in names)

@@ -257,10 +257,14 @@ class ClassOutput(keras.layers.Layer):
         return self.make_tag(features, training).attach_to(dense(features))
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
-        if not are_logits_left_out():
-            return self.class_matrix.logits(self.queries(features))
+        if are_logits_left_out():
+            return self.placeholder_logits(features, 0.0)
+        return self.class_matrix.logits(self.queries(features))
+
+    def placeholder_logits(self, features: tf.Tensor, value: float) -> tf.Tensor:
+        """Returns a tensor with the shape and dtype of the logits, filled with one value."""
         shape = tf.concat([tf.shape(features)[:-1], [self.num_classes]], axis=0)
-        return tf.zeros(shape, features.dtype)
+        return tf.fill(shape, tf.constant(value, features.dtype))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_classes)

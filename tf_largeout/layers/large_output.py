@@ -249,8 +249,7 @@ class LargeOutput(ClassOutput):
         # TensorFlow does not remove the operations of an encoder that nothing reads, such as
         # the gather of a `keras.layers.Embedding`.
         if self.tower is not None and are_unread(self):
-            shape = tf.concat([tf.shape(features)[:-1], [self.num_classes]], axis=0)
-            return tf.fill(shape, tf.constant(math.nan, features.dtype))
+            return self.placeholder_logits(features, math.nan)
         return super()._logits(features)
 
     def _add_tables(self, dim: int) -> None:

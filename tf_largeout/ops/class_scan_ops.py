@@ -80,7 +80,7 @@ def class_statistics(
         [] if true_logits is None else [true_logits],
         tf.cast(first_class, tf.int64),
         compute_type=compute_dtype,
-        **_scaling(unit_length),
+        unit_length=unit_length,
     )
 
 
@@ -118,7 +118,7 @@ def label_logits(
         optional_handle(bias_handle, watch=True),
         labels,
         compute_type=compute_dtype,
-        **_scaling(unit_length),
+        unit_length=unit_length,
     )
 
 
@@ -197,12 +197,8 @@ def class_top_k(
         [] if packed is None else [packed.codes],
         [] if packed is None else [packed.scales],
         tf.cast(k, tf.int64),
-        **_scaling(unit_length),
+        unit_length=unit_length,
     )
-
-
-def _scaling(unit_length: bool) -> dict[str, bool]:
-    return {"unit_length": True} if unit_length else {}
 
 
 def class_softmax_gradient(

@@ -86,7 +86,7 @@ def inverted_file_fit(
             schedule is invalid.
     """
     return gen_ops.largeout_inverted_file_fit(
-        handle_of(embeddings), optional_handle(bias), *_handles(state), **_scaling(unit_length)
+        handle_of(embeddings), optional_handle(bias), *_handles(state), unit_length=unit_length
     )
 
 
@@ -125,7 +125,7 @@ def inverted_file_upkeep(
         *_handles(state),
         interval=interval,
         rows_a_step=rows_a_step,
-        **_scaling(unit_length),
+        unit_length=unit_length,
     )
 
 
@@ -149,7 +149,7 @@ def inverted_file_fitted(
         The seven tensors of the new state.
     """
     return gen_ops.largeout_inverted_file_fitted(
-        embeddings, _optional(bias), *state, **_scaling(unit_length)
+        embeddings, _optional(bias), *state, unit_length=unit_length
     )
 
 
@@ -182,12 +182,8 @@ def inverted_file_kept_up(
         *state,
         interval=interval,
         rows_a_step=rows_a_step,
-        **_scaling(unit_length),
+        unit_length=unit_length,
     )
-
-
-def _scaling(unit_length: bool) -> dict[str, bool]:
-    return {"unit_length": True} if unit_length else {}
 
 
 def _optional(value: tf.Tensor | None) -> list[tf.Tensor]:
