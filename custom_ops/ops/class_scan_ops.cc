@@ -144,7 +144,7 @@ ranks: [batch, num_labels], the number of classes of the matrix, other than the 
 compute_type: With bfloat16, features and embeddings are rounded to the nearest bfloat16 before
   they are multiplied; sums and biases are float32. bfloat16 is an error on a GPU.
 unit_length: Whether each row of embeddings counts as the row scaled to length 1. A row shorter
-  than 1e-6 is multiplied by 1e6. There is no gradient then, and it is an error on a GPU.
+  than 1e-6 is multiplied by 1e6. A gradient and a GPU are errors with this attribute.
 )doc");
 
 REGISTER_OP("LargeoutLabelLogits")

@@ -1,9 +1,10 @@
 """`python -m lab.language_models.heads`: memory and speed of the head of a language model.
 
 Measures a training step of a small causal language model with random weights: keras-hub's GPT-2
-with its own head and loss, the same model after `tflo.convert`, and a twin in PyTorch. Tokens
-are drawn at random, with probabilities that fall as in a power law. Everything runs in float32
-on one thread. Each run has its own process, and the methods take turns. A method whose library
+with its own head and loss, the same model after `tflo.convert`, and a PyTorch model of the same
+layers. Tokens are drawn at random, with probabilities that fall as in a power law. Everything
+runs in float32 on one thread. Each run has its own process, and the methods take turns. A
+method whose library
 is not installed is left out (`pip install keras-hub torch`).
 """
 

@@ -1,4 +1,4 @@
-"""A twin of keras-hub's GPT-2 in PyTorch, for a process without TensorFlow."""
+"""A PyTorch model with the layers of keras-hub's GPT-2, for a process without TensorFlow."""
 
 import torch
 from torch import nn

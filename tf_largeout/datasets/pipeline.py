@@ -86,8 +86,8 @@ def batches(
         examples: int64 indices of examples, in the order to use.
         batch_size: Examples per batch, or None for single examples. The last batch may be
             smaller.
-        shuffle_seed: An integer shuffles the examples anew in each epoch; a second run with the
-            same integer gets the same orders. None keeps the order of `examples`.
+        shuffle_seed: An integer. Each epoch has another order, and all runs with this integer
+            have the same orders. None keeps the order of `examples`.
         gather: Function that maps indices from `examples` to a batch.
     """
     chunk = min(batch_size or _UNBATCHED_CHUNK, max(len(examples), 1))

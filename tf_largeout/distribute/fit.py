@@ -50,10 +50,10 @@ def fit(
 
     `loss` is the mean over all steps of the epoch. The metrics of `compile` cover all examples
     of these steps. This requires metrics that are computed from sums over examples, such as the
-    metrics of Keras and tf_largeout. The metrics of `validation_data`, `val_...`, are computed
-    by `model.evaluate` in this process. The methods `on_train_begin`, `on_train_end` and
-    `on_epoch_...` of callbacks are called, so `Backup`, `ModelCheckpoint` and `EarlyStopping`
-    work. The methods `on_train_batch_...` are not called.
+    Keras metrics and those of tf_largeout. The metrics of `validation_data`, `val_...`, are
+    computed by `model.evaluate` in this process. The methods `on_train_begin`, `on_train_end`
+    and `on_epoch_...` of callbacks are called, so `Backup`, `ModelCheckpoint` and
+    `EarlyStopping` work. The methods `on_train_batch_...` are not called.
 
     Args:
         model: A compiled model that was built after `connect`.

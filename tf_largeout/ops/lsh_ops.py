@@ -154,7 +154,8 @@ def union_of_lists(
 
     Returns:
         `(sampled, num_filled)`. `sampled` is int64 `[num_sampled]`. If the lists contain
-        too few classes, uniform draws follow, and -1 when there are no more classes.
+        too few classes, the others are drawn uniformly. If `num_sampled` exceeds
+        `num_classes`, the end is padded with -1.
         `num_filled` is an int64 scalar, the number of uniform draws.
     """
     return gen_ops.largeout_union_of_lists(

@@ -21,10 +21,10 @@ def copy_state(
 ) -> None:
     """Copies iterations, learning rate and slots of an optimizer to another one.
 
-    Optimizers of Keras and `tf_largeout` have lists of slots. Slot i belongs to trainable
-    variable i. The position in these lists, not the shape, determines which slots have rows of
-    classes. New rows of slots have the initial values of a new optimizer. New rows of moving
-    averages have the values of the weights.
+    A Keras optimizer, also one of `tf_largeout`, has lists of slots. Slot i belongs to
+    trainable variable i. The position in these lists, not the shape, determines which slots
+    have rows of classes. New rows of slots have the initial values of a new optimizer. New rows
+    of moving averages have the values of the weights.
 
     Args:
         before: The optimizer of the original model. If the model was never trained, it is not

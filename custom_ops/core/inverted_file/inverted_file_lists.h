@@ -16,8 +16,8 @@ namespace largeout {
 std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
                                   const InvertedFile& file, const ParallelFor& parallel);
 
-// The sums of the rows of each list, scaled if the file says so. Rows that are zero or have NaN
-// are ignored.
+// The sums of the rows of each list. With `unit_length` of the file, rows are first scaled to
+// length 1. Rows that are zero or have NaN are ignored.
 class ListSums {
  public:
   ListSums(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
@@ -46,7 +46,8 @@ void PlaceRows(std::vector<int32_t> list_of_class, const InvertedFile& file);
 // The list of each class; 0 if the file does not contain the class.
 std::vector<int32_t> ListOfEachClass(int64_t num_classes, const InvertedFile& file);
 
-// Packs the current rows of all classes in the order of the lists, scaled if the file says so.
+// Packs the current rows of all classes in the order of the lists. With `unit_length` of the
+// file, rows are first scaled to length 1.
 void PackLists(const ClassMatrix& matrix, const ParallelFor& parallel,
                const InvertedFile& file);
 
