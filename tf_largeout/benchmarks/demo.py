@@ -25,7 +25,7 @@ from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_race
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
 from tf_largeout.benchmarks.methods.method_table import METHODS
-from tf_largeout.benchmarks.race import YARDSTICKS, table
+from tf_largeout.benchmarks.race import table
 from tf_largeout.benchmarks.tune import positive
 from tf_largeout.datasets import place_names
 
@@ -51,7 +51,7 @@ def main(arguments=None):
     report = {"machine": machine.describe(), "task": TASK, "methods": logs}
     write_json(options.json or out / "figures.json", report)
     title = f"{TASK}: {data.num_classes:,} classes, {report['machine']['cores']} cores"
-    draw_race(logs, out / "curves.png", title, YARDSTICKS[TASK])
+    draw_race(logs, out / "curves.png", title)
     seconds = logs[OURS]["points"][-1]["seconds"]
     print(f"\nAfter {seconds:.0f} s of training each:", table(logs), sep="\n")
     print("", *at_equal_examples(logs), f"\n{out}/curves.png  {out}/model.keras\n", sep="\n")

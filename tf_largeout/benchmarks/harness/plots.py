@@ -23,14 +23,13 @@ _AXES = {
 }
 
 
-def draw_race(logs, path, title, yardsticks=None):
+def draw_race(logs, path, title):
     """P@1 against seconds of training, one line per method.
 
     Args:
         logs: Dict of names and logs of `TrainingRun`s.
         path: Path of the PNG.
         title: Title of the picture.
-        yardsticks: Dict of texts and P@1, drawn as dashed lines.
     """
     figure, axes = new_figure([8.0, 4.8])
     styles = line_styles(len(logs))
@@ -40,9 +39,6 @@ def draw_race(logs, path, title, yardsticks=None):
         points = start + [(point["seconds"], point["p1"]) for point in log["points"]]
         axes.plot(*zip(*points, strict=True), **style, label=log["title"])
     _label_ends(axes, list(logs.values()), styles)
-    for text, value in (yardsticks or {}).items():
-        axes.axhline(value, color="#888888", linestyle="--", linewidth=1)
-        axes.annotate(f"{text} {value:.1f}", (0, value), color="#666666", va="bottom")
     axes.set(xlabel="seconds of training", ylabel="P@1 on test, %", title=title)
     axes.set_ylim(bottom=0)
     axes.margins(x=0.08)
