@@ -30,7 +30,7 @@ FORMS = {
     "lsh: pool": (_LSH, {"num_hashes": 4}),
     "lsh: pool of labels": (_LSH, {"num_hashes": 4, "query": "label"}),
     "lsh: union": (_LSH, {"hash": "dwta", "form": "pool"}),
-    "lsh: other hashes": (_LSH, {"hash": "dwta"}),
+    "lsh: other hashes": (_LSH, {"tables": {"hash": "dwta", "bin_size": 4}}),
     "lsh: walk": (_LSH, {"form": "walk"}),
     "lsh: frequent": (_LSH, {"form": "frequent", "num_hashes": 3}),
     "lsh: walk of labels": (_LSH, {"form": "walk", "query": "label"}),

@@ -42,12 +42,12 @@ def coordinates_of(functions, num_hashes, num_tables, bin_size):
 
 
 @each_kind
-@pytest.mark.parametrize("dim", [50, 128])
-def test_collision_probabilities_of_one_hash_equal_their_closed_forms(kind, dim):
+@pytest.mark.parametrize("dim, bin_size", [(50, 8), (128, 16)])
+def test_collision_probabilities_of_one_hash_equal_their_closed_forms(kind, dim, bin_size):
     pair = near_pair(dim)
-    functions = hash_ops.hash_functions(kind, dim, 10, 3000, SEED)
-    values = single_values(kind, pair, functions, 10, 3000).numpy()
-    p = agreement(kind, pair)
+    functions = hash_ops.hash_functions(kind, dim, 10, 3000, SEED, bin_size)
+    values = single_values(kind, pair, functions, 10, 3000, bin_size).numpy()
+    p = agreement(kind, pair, bin_size)
     equal = np.mean(values[0] == values[1])
     assert abs(equal - p) <= 5 * np.sqrt(p * (1 - p) / 30_000)
     assert 0.2 < p < 0.9
@@ -68,7 +68,7 @@ def test_tables_retrieve_with_the_documented_probability(kind):
 
 
 @every_simd_level
-@pytest.mark.parametrize("bin_size", [2, 8, 32])
+@pytest.mark.parametrize("bin_size", [2, 8, 16, 32])
 def test_wta_is_the_position_of_its_largest_coordinate(bin_size):
     vectors = normal(37, 70)
     vectors[3, ::2] = np.nan
@@ -113,12 +113,15 @@ def test_codes_are_equal_at_each_simd_level(kind, set_simd_level):
     np.testing.assert_array_equal(codes[0], codes[2])
 
 
-def test_codes_concatenate_the_hash_values_if_they_fit_into_the_bits():
+# 3 values of 16 coordinates are the bands of Vijayanarasimhan et al. 2015.
+@pytest.mark.parametrize("bin_size, bits", [(2, 3), (8, 9), (16, 12)])
+def test_codes_concatenate_the_hash_values_if_they_fit_into_the_bits(bin_size, bits):
     vectors = normal(19, 30)
-    functions = hash_ops.hash_functions("wta", 30, 3, 7, SEED)
-    values = hash_ops.wta_hash(vectors, functions, 3, 7).numpy()
-    codes = hash_ops.lsh_hash(vectors, functions, "wta", 3, 7, bits=9)
-    np.testing.assert_array_equal(codes, values @ [64, 8, 1])
+    functions = hash_ops.hash_functions("wta", 30, 3, 7, SEED, bin_size)
+    coordinates = coordinates_of(functions, 3, 7, bin_size)
+    codes = hash_ops.lsh_hash(vectors, functions, "wta", 3, 7, bits, bin_size)
+    values = reference.wta_values(vectors, coordinates)
+    np.testing.assert_array_equal(codes, reference.joined(values, bin_size))
 
 
 @each_kind

@@ -28,6 +28,14 @@ def wta_values(vectors, coordinates):
     return values[:, coordinates].argmax(axis=-1)
 
 
+def joined(values, bin_size):
+    """The bucket of K values in [0, bin_size): their bits one after the other, [..., K]."""
+    codes = np.zeros(values.shape[:-1], np.int64)
+    for value in np.moveaxis(values, -1, 0):
+        codes = codes * bin_size + value
+    return codes
+
+
 def dwta_values(vectors, coordinates):
     """The same for non-zeros only; -1 if there are none."""
     values = np.where(np.isnan(vectors) | (vectors == 0), -np.inf, vectors)[:, coordinates]

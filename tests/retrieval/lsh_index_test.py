@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.slow import slow_but
-from tf_largeout.retrieval import LSHIndex
+from tf_largeout.retrieval import LSHIndex, index_file
 
 N, DIM, K = 3000, 32, 5
 RANDOM = np.random.default_rng(0)
@@ -74,7 +74,8 @@ def test_changed_rows_are_found():
 
 
 def test_a_loaded_index_is_bit_identical(tmp_path):
-    index = LSHIndex(200, hash="wta", num_tables=20, num_hashes=2).build(ROWS, BIAS)
+    index = LSHIndex(200, hash="wta", num_tables=20, num_hashes=2, bin_size=16)
+    index.build(ROWS, BIAS)
     index.save(tmp_path / "index")
     loaded = LSHIndex.load(tmp_path / "index")
     for one, other in zip(index.top_k(QUERIES, K), loaded.top_k(QUERIES, K), strict=True):
@@ -82,6 +83,26 @@ def test_a_loaded_index_is_bit_identical(tmp_path):
     loaded.add(ROWS[:1], BIAS[:1])
     assert loaded.num_classes == N + 1
     assert (loaded.num_candidates, loaded.hash, loaded.num_tables) == (200, "wta", 20)
+    assert loaded.bin_size == 16
+    index.add(ROWS[:1], BIAS[:1])
+    np.testing.assert_array_equal(loaded.top_k(QUERIES, K)[1], index.top_k(QUERIES, K)[1])
+
+
+def test_files_without_a_bin_size_have_the_former_one(tmp_path):
+    index = LSHIndex(200, hash="wta", num_tables=20).build(ROWS)
+    settings = index._settings()
+    assert settings.pop("bin_size") == 8
+    index_file.write(tmp_path / "index", "LSHIndex", settings, index._built().arrays())
+    loaded = LSHIndex.load(tmp_path / "index")
+    np.testing.assert_array_equal(loaded.top_k(QUERIES, K)[1], index.top_k(QUERIES, K)[1])
+
+
+# The buckets of a query are 1,000, and 8 * 64 of their entries are fewer.
+def test_the_setting_of_the_paper_is_possible():
+    """k = 16, M = 1,000, P = 3,000 of Vijayanarasimhan et al. 2015."""
+    index = LSHIndex(64, hash="wta", num_tables=1000, num_hashes=3, bin_size=16).build(ROWS)
+    assert index._built().tables.arrays()["hash_functions"].shape == (3000 * 16,)
+    assert _recall(index.top_k(QUERIES, K)[1], _exact()) > 0.3
 
 
 @pytest.mark.parametrize(
@@ -90,6 +111,9 @@ def test_a_loaded_index_is_bit_identical(tmp_path):
         ({"num_candidates": 0}, "`num_candidates` must be"),
         ({"hash": "md5"}, "`hash` must be one of"),
         ({"num_tables": -1}, "`num_tables` must be"),
+        ({"bin_size": 12}, "`bin_size` must be a power of two from 2 to 256.*bin_size=12 "),
+        ({"bin_size": 512}, "bin_size=512 .*8 or 16"),
+        ({"bin_size": 8.0}, "bin_size=8.0 .of type float"),
     ],
     ids=str,
 )

@@ -12,7 +12,7 @@ from tests.serving import models
 from tests.slow import slow_but
 from tf_largeout import layers, losses, serving
 from tf_largeout.classes.probabilities import log_of_square
-from tf_largeout.retrieval import InvertedFileIndex, predict_top_k
+from tf_largeout.retrieval import InvertedFileIndex, LSHIndex, predict_top_k
 
 N, DIM, X, K = models.N, models.DIM, models.X, models.K
 FUNCTIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.sigmoid}
@@ -82,6 +82,52 @@ def test_the_signatures_return_probabilities(model, scores, ops, has_index, tmp_
     )
     expected = of_logits(model, scores, 3, exclude, allowed)
     assert_equal((found["scores"].numpy(), found["ids"].numpy()), expected)
+
+
+def softmax_of_found(logits, ids):
+    """Equation 1 of Vijayanarasimhan et al. 2015 over the classes found; 0 at padding."""
+    terms = np.exp(np.take_along_axis(logits, np.maximum(ids, 0), axis=1)) * (ids >= 0)
+    return terms / np.maximum(terms.sum(axis=1, keepdims=True), 1e-300)
+
+
+@pytest.mark.parametrize("ops", slow_but(["custom"], ["core", "custom"]))
+def test_the_softmax_over_the_top_k_is_that_of_the_classes_found(model, ops, tmp_path):
+    head, logits = model.layers[-1], models.logits_of(model, "large")
+    index = LSHIndex(40, hash="wta", num_tables=20, num_hashes=1, bin_size=4)
+    index.build(head.class_embeddings(), head.bias)
+    exclude = models.excluded(logits, -1)
+    for kwargs in ({}, {"index": index}, {"exclude": exclude, "allowed": [1, 2, 3, 9]}):
+        kwargs |= {"scores": "top_k_softmax"}
+        found, ids = top_k(model, X, K, **kwargs)
+        np.testing.assert_allclose(found, softmax_of_found(logits, ids), rtol=1e-5)
+        np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
+    served_index = index if ops == "custom" else None
+    serving.export(model, tmp_path / "1", K, served_index, ops, scores="top_k_softmax")
+    served = tf.saved_model.load(str(tmp_path / "1")).signatures
+    everything = np.tile(np.arange(N), (len(X), 1))
+    for k, hidden in ((3, exclude), (0, exclude), (2, everything)):
+        found = served["top_k"](
+            features=tf.constant(X), k=tf.constant(k), exclude=tf.constant(hidden)
+        )
+        expected = softmax_of_found(logits, found["ids"].numpy())
+        np.testing.assert_allclose(found["scores"], expected, rtol=1e-5)
+    features = np.concatenate([X, np.full((1, DIM), np.nan, "float32")])
+    found = served["serving_default"](features=tf.constant(features))
+    expected = softmax_of_found(np.concatenate([logits, logits[:1]]), found["ids"].numpy())
+    np.testing.assert_allclose(found["scores"], expected, rtol=1e-5)
+    assert not np.any(found["scores"][-1]) and np.all(found["ids"][-1] == -1)
+
+
+@pytest.mark.parametrize("loss", [losses.SphericalSoftmaxLoss(0.7), losses.TaylorSoftmaxLoss()])
+def test_the_softmax_over_the_top_k_of_a_factored_output_is_that_of_its_loss(loss):
+    head = layers.FactoredOutput(N, 0.1, embeddings_initializer="random_normal")
+    head.build((None, DIM))
+    head.follow(loss)
+    among_all, ids = head.top_k(X, K, scores="softmax")
+    among_found, same = head.top_k(X, K, scores="top_k_softmax")
+    np.testing.assert_array_equal(ids, same)
+    share = among_all / tf.reduce_sum(among_all, axis=1, keepdims=True)
+    np.testing.assert_allclose(among_found, share, rtol=1e-5)
 
 
 def test_padding_and_empty_batches_have_probability_0():

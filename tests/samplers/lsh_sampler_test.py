@@ -219,6 +219,8 @@ def test_memory_stays_within_a_tenth_of_the_ids():
         ({"num_tables": 2.5}, "num_tables=2.5"),
         ({"shared": True, "num_hard": 3}, "shared=True, num_hard=3"),
         ({"rebuild_every": 0}, "rebuild_every=0"),
+        ({"bin_size": 12}, "`bin_size` must be a power of two .* bin_size=12 .*8 or 16"),
+        ({"bin_size": 1}, "bin_size=1 "),
         ({"form": "all"}, r"`form` must be one of \['pool', 'walk', 'frequent'\].*'all'"),
         ({"form": "walk", "num_hard": 3}, "form='walk', num_hard=3"),
         ({"form": "walk", "shared": True}, r"replaces .*\['shared'\].*form='walk'"),
@@ -277,7 +279,8 @@ def test_former_arguments_and_configs_of_saved_models_still_work(former, expecte
     found = samplers.LSHSampler.from_config({"num_sampled": 9, **tables, **config}).get_config()
     expected |= {"query": "label", "num_sampled": 9, "num_hard": config["num_hard"]}
     assert expected.items() <= found.items()
-    assert found["tables"] == {**tables, "hash": config["hash"], "num_tables": 50}
+    new = {"hash": config["hash"], "num_tables": 50, "bin_size": 8}
+    assert found["tables"] == {**tables, **new}
 
 
 def test_unknown_arguments_raise_an_error():

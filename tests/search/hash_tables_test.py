@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.reference import hashes, lsh_tables
 from tests.search.rows import (
     DIM,
     NUM_ROWS,
@@ -15,12 +16,12 @@ from tests.search.rows import (
     kept_weights,
     recall,
 )
-from tf_largeout.search.hash_tables import BITS_PER_VALUE, HashTables, most_bits
+from tf_largeout.search.hash_tables import HASHES, HashTables, most_bits
 
 pytestmark = pytest.mark.portable
 
 SEED, NO_ROWS = np.array([1, 2]), np.full([len(QUERIES), 1], -1)
-every_kind = pytest.mark.parametrize("kind", BITS_PER_VALUE)
+every_kind = pytest.mark.parametrize("kind", HASHES)
 # Of equal norm, so that the smallest angle has the highest score.
 UNIT_ROWS = (ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)).astype("float32")
 
@@ -54,6 +55,24 @@ def test_the_rows_found_most_often_include_the_nearest(kind, num_hashes):
     found = met_most_often(rebuilt(kind=kind, num_hashes=num_hashes))
     assert found.shape == (len(QUERIES), 300)
     assert recall(found, brute_force(UNIT_ROWS)[0]) > 0.65
+
+
+@pytest.mark.parametrize("bin_size, num_hashes", [(2, 7), (4, 3), (16, 1)])
+def test_tables_of_each_bin_size_are_those_of_the_reference(bin_size, num_hashes):
+    rows = np.random.default_rng(7).normal(size=[NUM_ROWS, 24]).astype("float32")
+    tables = HashTables("wta", num_hashes, 5, bin_size)
+    tables.build(NUM_ROWS, 24, add_weight)
+    tables.rebuild(tf.Variable(rows), SEED)
+    state = tables.arrays()
+    coordinates = state["hash_functions"].reshape(num_hashes, 5, bin_size).swapaxes(0, 1)
+    codes = hashes.joined(hashes.wta_values(rows, coordinates), bin_size)
+    expected = lsh_tables.tables(codes.T, bin_size**num_hashes)
+    np.testing.assert_array_equal(state["table_offsets"], expected[0])
+    np.testing.assert_array_equal(state["table_ids"], expected[1])
+    found, _ = tables.query(tables.codes(rows[:4]), NO_ROWS[:4], "frequent", 9, 10**5)
+    for code, ids in zip(codes[:4], found.numpy(), strict=True):
+        most = sorted(lsh_tables.met(codes.T, code).items(), key=lambda met: (-met[1], met[0]))
+        assert set(ids) == {row for row, _ in most[:9]}
 
 
 @every_kind

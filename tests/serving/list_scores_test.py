@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.serving import models
 from tests.slow import slow_but
 from tf_largeout import serving
-from tf_largeout.retrieval import BruteForceIndex, ClassLists, InvertedFileIndex
+from tf_largeout.retrieval import BruteForceIndex, ClassLists, InvertedFileIndex, LSHIndex
 
 pytestmark = pytest.mark.portable
 
@@ -185,8 +185,12 @@ def test_an_index_of_other_weights_raises_an_error(tmp_path):
             model.layers[-1].bias.assign_add(tf.ones_like(bias))
         with pytest.raises(ValueError, match="with other embeddings or biases"):
             serving.export(model, tmp_path / "1", index=index)
-    with pytest.raises(ValueError, match="have no lists to export"):
-        serving.export(model, tmp_path / "1", index=BruteForceIndex().build(embeddings))
+    for ops in serving.saved_model.OPS:
+        index = BruteForceIndex().build(embeddings)
+        with pytest.raises(ValueError, match="have no lists to export"):
+            serving.export(model, tmp_path / "1", index=index, ops=ops)
+    with pytest.raises(ValueError, match="a LSHIndex, whose .* Pass ops='custom'"):
+        serving.export(model, tmp_path / "1", index=LSHIndex().build(embeddings))
 
 
 def test_an_index_for_scores_that_are_not_products_raises_an_error(tmp_path):

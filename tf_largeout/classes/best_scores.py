@@ -36,7 +36,7 @@ def search_without(
     search: Callable[[tf.Tensor], Best],
     most: int | tf.Tensor,
     exclude: tf.Tensor | None,
-    k: int,
+    k: int | tf.Tensor,
 ) -> Best:
     """Returns the `k` best classes of a search that are not excluded.
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.types import Elementwise
 
-Scores = Literal["logit", "softmax", "sigmoid"]
+Scores = Literal["logit", "softmax", "top_k_softmax", "sigmoid"]
 SCORES: tuple[str, ...] = get_args(Scores)
 
 
@@ -51,6 +51,31 @@ def softmax(
     # Rounding must not make a probability larger than 1.
     found = tf.exp(tf.minimum(weights - log_partitions, 0))
     return tf.where(scores > NOTHING, found, 0)
+
+
+def top_k_softmax(
+    scores: tf.Tensor,
+    queries: tf.Tensor,
+    classes: AllScores,
+    log_weight: Elementwise | None = None,
+) -> tf.Tensor:
+    """Returns `exp(f(s_c)) / sum_d exp(f(s_d))`, where d runs over the k classes found.
+
+    This is equation 1 of Vijayanarasimhan et al. 2015 ("Deep networks with large output
+    spaces") with the sum over the K classes of the search, as in their inference (section 3.3).
+    It takes no pass over all classes. Results without a class have only zeros.
+
+    Args:
+        scores: See the docstring of the module.
+        queries: Not used.
+        classes: Not used.
+        log_weight: The elementwise function f; None for the identity.
+    """
+    there = scores > NOTHING
+    weights = tf.where(there, scores if log_weight is None else log_weight(scores), NOTHING)
+    highest = tf.maximum(tf.reduce_max(weights, axis=-1, keepdims=True), tf.float32.min)
+    terms = tf.exp(weights - highest)
+    return tf.math.divide_no_nan(terms, tf.reduce_sum(terms, axis=-1, keepdims=True))
 
 
 def exponential(scores: tf.Tensor, queries: tf.Tensor, classes: AllScores) -> tf.Tensor:

@@ -163,7 +163,11 @@ class ClassOutput(keras.layers.Layer):
                 f"'{self.name}' ranks them by {self.ranking_by(absolute)!r}. Use "
                 "scores='softmax'."
             )
-        functions = {"softmax": probabilities.softmax, "sigmoid": probabilities.sigmoid}
+        functions: dict[str, Probabilities] = {
+            "softmax": probabilities.softmax,
+            "top_k_softmax": probabilities.top_k_softmax,
+            "sigmoid": probabilities.sigmoid,
+        }
         return functions.get(scores)
 
     def width_of(self, input_shape: Shape) -> int:
@@ -301,8 +305,10 @@ class ClassOutput(keras.layers.Layer):
                 classes, including excluded ones and ones that are not allowed. This takes
                 another pass over all classes. A `FactoredOutput` that is trained with
                 `SphericalSoftmaxLoss` or `TaylorSoftmaxLoss` has the probabilities that its
-                loss defines instead. "sigmoid" returns `sigmoid(logit)`, for models trained
-                one-vs-all, such as by `SigmoidLoss`.
+                loss defines instead. "top_k_softmax" returns the same probabilities divided by
+                their sum over the `k` classes of the result (Vijayanarasimhan et al. 2015,
+                equation 1 over the top K classes), without this pass. "sigmoid" returns
+                `sigmoid(logit)`, for models trained one-vs-all, such as by `SigmoidLoss`.
 
         Returns:
             `(scores, ids)`: float32 and int64 `[..., k]`, best first. If the values that rank

@@ -1,6 +1,7 @@
 """`FactoredOutput`: exact gradient steps whose cost does not depend on `num_classes`."""
 
 import functools
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import keras
@@ -171,17 +172,21 @@ class FactoredOutput(ClassOutput):
                 f"'{self.name}' is a FactoredOutput, which has no such loss. Use "
                 "scores='softmax'."
             )
-        if scores != "softmax" or ranking == "logit":
+        softmaxes: dict[str, Callable[..., tf.Tensor]] = {
+            "softmax": probabilities.softmax,
+            "top_k_softmax": probabilities.top_k_softmax,
+        }
+        if scores not in softmaxes or ranking == "logit":
             return super().probabilities(scores, absolute)
         epsilon = 1.0 if ranking == "taylor" else self._loss_epsilon
         if epsilon is None:
             raise ValueError(
-                f"`scores='softmax'` needs the `epsilon` of the SphericalSoftmaxLoss of layer "
+                f"`scores={scores!r}` needs the `epsilon` of the SphericalSoftmaxLoss of layer "
                 f"'{self.name}', which ranks by |logit|. Received: a layer that was trained "
                 "with another loss. Use scores='logit', or compile the model with the loss."
             )
         log_weight = probabilities.log_of_square(epsilon)
-        return functools.partial(probabilities.softmax, log_weight=log_weight)
+        return functools.partial(softmaxes[scores], log_weight=log_weight)
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> FactoredLogits:
         return FactoredLogits(self, features, training)

@@ -150,6 +150,11 @@ class Index(abc.ABC, Generic[SearchT]):
         if not self._built().rows.agree_in_a_sample(scorer):
             raise self._other_rows(scorer)
 
+    def require_rows(self, scorer: ClassScorer) -> None:
+        """Raises a ValueError unless the classes of `scorer` have the rows of this index."""
+        if not self._built().rows.are_those_of(scorer):
+            raise self._other_rows(scorer)
+
     def _other_rows(self, scorer: ClassScorer) -> ValueError:
         """Returns the error if a layer has other class rows or biases than this index."""
         return ValueError(

@@ -171,11 +171,6 @@ class InvertedFileIndex(Index[ListedRows]):
         """Returns the variables that `best_of` reads in addition to the class rows."""
         return self._built().file.variables()
 
-    def require_rows(self, scorer: ClassScorer) -> None:
-        """Raises a ValueError unless the classes of `scorer` have the rows of this index."""
-        if not self._built().rows.are_those_of(scorer):
-            raise self._other_rows(scorer)
-
     def best_of(
         self,
         scorer: ClassScorer,

@@ -97,11 +97,13 @@ def predict_top_k(
             the padding may be on the left or on the right. Without a mask, "last" is the last
             of all positions. So sequences with padding on the right need a mask. For a sequence
             of only padding, the result is -inf (0 for probabilities) and -1.
-        scores: "logit", the default, "softmax" or "sigmoid", as in the layer's `top_k`. The
-            probabilities of "softmax" are always those among all classes of the layer, also
-            with `exclude`, `allowed` or an index: the filters hide classes, they do not change
-            the probabilities of the others. This takes another pass over all classes, in
-            blocks, so with an index it takes O(num_classes) time per example, too.
+        scores: "logit", the default, "softmax", "top_k_softmax" or "sigmoid", as in the
+            layer's `top_k`. The probabilities of "softmax" are always those among all classes
+            of the layer, also with `exclude`, `allowed` or an index: the filters hide classes,
+            they do not change the probabilities of the others. This takes another pass over all
+            classes, in blocks, so with an index it takes O(num_classes) time per example, too.
+            "top_k_softmax" takes no such pass: it is the softmax over the `k` classes of the
+            result (equation 1 of Vijayanarasimhan et al. 2015 over the top K classes).
 
     Returns:
         `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]` for

@@ -60,13 +60,18 @@ class ClassTables:
         """
         config, matrix = self.config, layer.class_matrix
         default = default_num_hashes(
-            config.hash, config.num_tables, layer.num_classes, sampler.num_sampled
+            config.hash,
+            config.num_tables,
+            layer.num_classes,
+            sampler.num_sampled,
+            config.bin_size,
         )
         num_hashes = config.num_hashes or min(default, most_hashes or default)
         schedule = config.rebuild_every, config.rebuild_growth
 
         def make() -> ScheduledHashTables:
-            return ScheduledHashTables(config.hash, num_hashes, config.num_tables, *schedule)
+            sizes = num_hashes, config.num_tables
+            return ScheduledHashTables(config.hash, *sizes, *schedule, config.bin_size)
 
         self.tables = structure_over(matrix, make, ShardedHashTables)
         add_weight = functools.partial(sampler.add_weight, layer)

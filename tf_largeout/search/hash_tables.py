@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.arguments import is_whole
 from tf_largeout.ops import devices
 from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.ops.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
@@ -16,10 +17,12 @@ from tf_largeout.variables.initializers import constant_initializer, zeros_initi
 from tf_largeout.variables.machine_memory import require_memory
 from tf_largeout.variables.replicas import local_variable
 
-BITS_PER_VALUE = {"simhash": 1, "dwta": 3, "wta": 3}
-_BIN_SIZE = 8
+HASHES = ["simhash", "dwta", "wta"]
+DEFAULT_BIN_SIZE = 8
+_BIN_SIZES = [2**bits for bits in range(1, 9)]  # the limit of the ops is 256
 _MOST_BITS = 30
 _NUM_PROBES = 64
+_LEAST_LOOKUPS = 8  # per table, if the rows that occur most often are searched
 LOOKUPS_PER_ROW = 16  # table entries that a query looks at per row of the most frequent ones
 
 
@@ -28,10 +31,36 @@ def most_bits(num_rows: int) -> int:
     return max(1, min(_MOST_BITS, int(math.log2(max(2, num_rows / 10)))))
 
 
-def default_num_hashes(hash: str, num_tables: int, num_rows: int, num_found: int) -> int:
+def checked_bin_size(value: Any) -> int:
+    """Returns the argument `bin_size` as an int.
+
+    Raises:
+        ValueError: If it is not a power of two from 2 to 256.
+    """
+    if is_whole(value) and value in _BIN_SIZES:
+        return int(value)
+    raise ValueError(
+        f"`bin_size` must be a power of two from 2 to {_BIN_SIZES[-1]}, because a hash value "
+        f"is stored in log2(bin_size) bits. Received: bin_size={value!r} (of type "
+        f"{type(value).__name__}). Pass the next power of two, such as 8 or 16."
+    )
+
+
+def bits_per_value(hash: str, bin_size: int) -> int:
+    """Returns how many bits a hash value has: 1 for SimHash, otherwise `log2(bin_size)`."""
+    return 1 if hash == "simhash" else int(math.log2(bin_size))
+
+
+def default_num_hashes(
+    hash: str,
+    num_tables: int,
+    num_rows: int,
+    num_found: int,
+    bin_size: int = DEFAULT_BIN_SIZE,
+) -> int:
     """A K such that L buckets have about `8 num_found` entries if all have equal size."""
     bits = math.log2(max(2.0, num_tables * num_rows / (8 * num_found)))
-    return max(1, round(bits / BITS_PER_VALUE[hash]))
+    return max(1, round(bits / bits_per_value(hash, bin_size)))
 
 
 class HashTables:
@@ -45,10 +74,18 @@ class HashTables:
         kind: "simhash", "dwta" or "wta", see `ops.hash_ops`.
         num_hashes: K.
         num_tables: L.
+        bin_size: For WTA and DWTA, how many numbers a hash value compares: a power of two.
     """
 
-    def __init__(self, kind: str, num_hashes: int, num_tables: int) -> None:
+    def __init__(
+        self,
+        kind: str,
+        num_hashes: int,
+        num_tables: int,
+        bin_size: int = DEFAULT_BIN_SIZE,
+    ) -> None:
         self.kind, self.num_hashes, self.num_tables = kind, num_hashes, num_tables
+        self.bin_size = bin_size
         self._functions: keras.Variable = None
         self._offsets: keras.Variable = None
         self._ids: keras.Variable = None
@@ -77,7 +114,7 @@ class HashTables:
             ValueError: If the tables need more memory than the machine has.
         """
         self._num_rows, self._dim = num_rows, dim
-        bits = self.num_hashes * BITS_PER_VALUE[self.kind]
+        bits = self.num_hashes * bits_per_value(self.kind, self.bin_size)
         self._bits = min(bits, most_bits(num_rows_of_all or num_rows))
         offsets_shape = (self.num_tables, 2**self._bits + 1)
         ids_shape = (self.num_tables, num_rows)
@@ -155,7 +192,8 @@ class HashTables:
             select: "walk" for the rows that occur first in the buckets, "frequent" for those
                 that occur most often.
             num_found: Number of distinct rows per query.
-            max_lookups: The most table entries that a query reads.
+            max_lookups: The most table entries that a query reads. "frequent" reads at least 8
+                per table: with fewer entries than tables, it would find nothing.
             seed: int64 `[2]`, for the start of a walk, and for the uniform draws that complete
                 the result if a query finds too few rows. None, without uniform draws, is
                 possible only for "frequent".
@@ -165,6 +203,8 @@ class HashTables:
             `[batch]`, the number of uniform draws.
         """
         no_seed = tf.zeros([2], tf.int64)
+        if select == "frequent":
+            max_lookups = max(max_lookups, _LEAST_LOOKUPS * self.num_tables)
         return lsh_query(
             *self._variables(),
             codes,
@@ -315,13 +355,16 @@ class HashTables:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns the state, by the names of the weights."""
-        weights = (self._functions, self._offsets, self._ids)
         names = ("hash_functions", "table_offsets", "table_ids")
-        return {name: w.numpy() for name, w in zip(names, weights, strict=True)}
+        return {name: w.numpy() for name, w in zip(names, self.variables(), strict=True)}
+
+    def variables(self) -> list[tf.Variable]:
+        """Returns the `tf.Variable`s of functions, offsets and ids on this replica."""
+        return [local_variable(self._functions), *self._variables()]
 
     @property
     def _family(self) -> tuple[str, int, int, int, int]:
-        return self.kind, self.num_hashes, self.num_tables, self._bits, _BIN_SIZE
+        return self.kind, self.num_hashes, self.num_tables, self._bits, self.bin_size
 
     def _variables(self) -> tuple[tf.Variable, tf.Variable]:
         """Returns the `tf.Variable`s of offsets and ids on this replica."""
@@ -329,7 +372,7 @@ class HashTables:
 
     def _new_functions(self, seed: tf.Tensor) -> tf.Tensor:
         family = (self.kind, self._dim, self.num_hashes, self.num_tables)
-        return hash_functions(*family, seed, _BIN_SIZE)
+        return hash_functions(*family, seed, self.bin_size)
 
 
 def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tf_largeout.ops import devices
 from tf_largeout.search.add_weight import AddWeight
-from tf_largeout.search.hash_tables import HashTables
+from tf_largeout.search.hash_tables import DEFAULT_BIN_SIZE, HashTables
 from tf_largeout.search.rebuild_schedule import RebuildSchedule
 
 
@@ -19,12 +19,19 @@ class ScheduledHashTables(HashTables):
         num_tables: As in `HashTables`.
         every: As in `RebuildSchedule`.
         growth: As in `RebuildSchedule`.
+        bin_size: As in `HashTables`.
     """
 
     def __init__(
-        self, kind: str, num_hashes: int, num_tables: int, every: int, growth: float
+        self,
+        kind: str,
+        num_hashes: int,
+        num_tables: int,
+        every: int,
+        growth: float,
+        bin_size: int = DEFAULT_BIN_SIZE,
     ) -> None:
-        super().__init__(kind, num_hashes, num_tables)
+        super().__init__(kind, num_hashes, num_tables, bin_size)
         self._schedule = RebuildSchedule(every, growth)
 
     def build(self, num_rows: int, dim: int, add_weight: AddWeight, **of_all: int) -> None:

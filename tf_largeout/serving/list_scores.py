@@ -12,14 +12,11 @@ from tf_largeout.retrieval.more_lists import search_until_full
 from tf_largeout.serving.class_scores import AllClasses, BlockedProducts
 
 
-class ListIndex(Protocol):
-    """What an export needs from an index, such as a `retrieval.InvertedFileIndex`."""
+class ServedIndex(Protocol):
+    """What the custom export needs from an index, such as a `retrieval.LSHIndex`."""
 
     def require_rows(self, scorer: Any) -> None:
         """Raises a ValueError unless the index contains the classes of this `ClassScorer`."""
-
-    def lists(self) -> ClassLists:
-        """Returns lists of the classes, for the core export. A class is in at most one list."""
 
     def best_of(
         self,
@@ -28,10 +25,17 @@ class ListIndex(Protocol):
         k: int | tf.Tensor,
         exclude: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k`, with classes scored by `scorer`; for the custom export."""
+        """As `ClassScores.top_k`, with classes scored by `scorer`."""
 
     def variables(self) -> list[tf.Variable]:
         """Returns the variables that `best_of` reads in addition to those of the scorer."""
+
+
+class ListIndex(ServedIndex, Protocol):
+    """What both exports need from an index, such as a `retrieval.InvertedFileIndex`."""
+
+    def lists(self) -> ClassLists:
+        """Returns lists of the classes, for the core export. A class is in at most one list."""
 
 
 class IndexedClasses(AllClasses):
@@ -42,7 +46,7 @@ class IndexedClasses(AllClasses):
         index: Finds them.
     """
 
-    def __init__(self, scorer: Any, index: ListIndex) -> None:
+    def __init__(self, scorer: Any, index: ServedIndex) -> None:
         super().__init__(scorer)
         self._index = index
 

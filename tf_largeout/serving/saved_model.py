@@ -23,7 +23,12 @@ from tf_largeout.serving.class_scores import (
     ClassScores,
 )
 from tf_largeout.serving.endpoints import Answer, Endpoints, output_layer_of
-from tf_largeout.serving.list_scores import IndexedClasses, ListedProducts, ListIndex
+from tf_largeout.serving.list_scores import (
+    IndexedClasses,
+    ListedProducts,
+    ListIndex,
+    ServedIndex,
+)
 from tf_largeout.serving.model_inputs import input_specs
 from tf_largeout.version import __version__
 
@@ -43,7 +48,7 @@ def export(
     model: keras.Model,
     path: str | os.PathLike[str],
     k: int = 10,
-    index: ListIndex | None = None,
+    index: ListIndex | ServedIndex | None = None,
     ops: Literal["core", "custom"] = "core",
     class_names: ClassNames | None = None,
     scores: Scores = "logit",
@@ -85,10 +90,11 @@ def export(
         path: The folder to create. It never contains an incomplete export. For TensorFlow
             Serving its name is a number: the server uses the version with the highest number.
         k: Number of classes that `serving_default` returns, and the default of `top_k`.
-        index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias. The
-            export then scores only the classes in the best lists of a query. Their scores are
-            exact, but the export may miss some of the best classes, and does not find removed
-            classes. None, the default, scores all classes.
+        index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias, or with
+            `ops="custom"` also a `retrieval.LSHIndex`. The export then scores only the classes
+            in the best lists of a query, or those that share most hash buckets with it. Their
+            scores are exact, but the export may miss some of the best classes, and does not
+            find removed classes. None, the default, scores all classes.
         ops: "core", the default, uses only core TensorFlow ops, so the export runs on any
             TensorFlow 2 server and converts to other runtimes. "custom" uses the ops of
             tf_largeout, which are faster. They must be linked into the server; in Python,
@@ -97,10 +103,12 @@ def export(
             the path of a UTF-8 text file with one line per class. The export stores them in
             `assets/class_names.txt`, for the program that shows the results. The signatures
             return only ids. None, the default, writes no such file.
-        scores: "logit", the default, "softmax" or "sigmoid": what the output `scores` of both
-            signatures contains, as in the layer's `top_k`. The probabilities of "softmax" are
-            those among all classes, also with `exclude` or an index. Each request takes another
-            pass over all classes to compute them, except for a `HierarchicalOutput`.
+        scores: "logit", the default, "softmax", "top_k_softmax" or "sigmoid": what the output
+            `scores` of both signatures contains, as in the layer's `top_k`. The probabilities
+            of "softmax" are those among all classes, also with `exclude` or an index. Each
+            request takes another pass over all classes to compute them, except for a
+            `HierarchicalOutput`. Those of "top_k_softmax" are those among the classes of the
+            response, without this pass.
 
     Returns:
         Sizes in bytes: "weights", "graph", "assets" and "total".
@@ -152,7 +160,7 @@ def _require_free(path: str) -> None:
         )
 
 
-def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> ClassScores:
+def _class_scores(layer: ClassOutput, index: Any, ops: str) -> ClassScores:
     """Returns the object that finds the best classes, for this kind of `ops`."""
     scorer = layer.scorer(layer.ranking)
     if scorer.soft_cap is not None:
@@ -162,7 +170,7 @@ def _class_scores(layer: ClassOutput, index: ListIndex | None, ops: str) -> Clas
 
 
 def _class_scores_of(
-    layer: ClassOutput, scorer: ClassScorer, index: ListIndex | None, ops: str
+    layer: ClassOutput, scorer: ClassScorer, index: Any, ops: str
 ) -> ClassScores:
     """As `_class_scores`, for a scorer without a soft cap."""
     signed: ClassScorer = scorer.original if isinstance(scorer, AbsoluteScores) else scorer
@@ -186,7 +194,13 @@ def _class_scores_of(
             f"`index` must be None for layer '{layer.name}', whose scores are not inner "
             f"products. Received: index={index!r}. Omit `index`."
         )
-    if not hasattr(index, "lists"):
+    if ops == "core" and hasattr(index, "best_of") and not hasattr(index, "lists"):
+        raise ValueError(
+            "`index` must be a retrieval.InvertedFileIndex for ops='core'. Received: a "
+            f"{type(index).__name__}, whose search needs the ops of tf_largeout. Pass "
+            "ops='custom' if the server has them, or build an InvertedFileIndex."
+        )
+    if not hasattr(index, "best_of" if ops == "custom" else "lists"):
         raise ValueError(
             "`index` must be a retrieval.InvertedFileIndex: other indexes have no lists to "
             f"export. Received: a {type(index).__name__}. Omit `index` for an export that "
@@ -220,7 +234,7 @@ def _signatures(
 def _everything(
     model: keras.Model,
     layer: ClassOutput,
-    index: ListIndex | None,
+    index: ListIndex | ServedIndex | None,
     signatures: dict[str, Any],
 ) -> tf.Module:
     """Returns only what the signatures read. Tracking the model would save all its state."""

@@ -1,0 +1,91 @@
+"""Custom exports with an `LSHIndex`, compared with its search in Python."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.serving import models
+from tests.slow import slow_but
+from tf_largeout import serving
+from tf_largeout.retrieval import LSHIndex
+
+NUM_CANDIDATES = 20
+HASHES = {
+    "wta": {"hash": "wta", "num_tables": 30, "num_hashes": 1, "bin_size": 4},
+    "simhash": {"num_tables": 30, "num_hashes": 2},
+    "dwta": {"hash": "dwta", "num_tables": 30, "num_hashes": 2, "bin_size": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return models.new_model("large")
+
+
+def index_of(model, removed, **kwargs):
+    embeddings, bias = model.layers[-1].class_matrix.as_products()
+    index = LSHIndex(**{"num_candidates": NUM_CANDIDATES, **kwargs}).build(embeddings, bias)
+    index.remove(removed)
+    return index
+
+
+def signatures_of(model, index, folder):
+    serving.export(model, folder, k=models.K, index=index, ops="custom")
+    return tf.saved_model.load(str(folder)).signatures
+
+
+@pytest.mark.parametrize(
+    "hash, removed",
+    slow_but([("wta", [3, 5])], itertools.product(HASHES, [[], [3, 5]])),
+)
+def test_an_exported_index_finds_what_the_index_finds(model, hash, removed, tmp_path):
+    index = index_of(model, removed, **HASHES[hash])
+    signatures = signatures_of(model, index, tmp_path / "1")
+    queries, inputs = model.layers[0](models.X), {"features": tf.constant(models.X)}
+    found = signatures["serving_default"](**inputs)
+    expected = index.top_k(queries, models.K)
+    np.testing.assert_array_equal(found["ids"], expected[1])
+    np.testing.assert_allclose(found["scores"], expected[0], rtol=1e-5)
+    logits = models.logits_of(model, "large")
+    assert np.any(found["ids"] != models.best(logits)["ids"])  # the search is approximate
+    exclude = models.excluded(logits)
+    known = np.where(exclude < models.N, exclude, -1)  # the index refuses unknown ids
+    for k in (1, 4, NUM_CANDIDATES):
+        found = signatures["top_k"](k=tf.constant(k), exclude=tf.constant(exclude), **inputs)
+        expected = index.top_k(queries, k, exclude=known)
+        np.testing.assert_array_equal(found["ids"], expected[1])
+        np.testing.assert_allclose(found["scores"], expected[0], rtol=1e-5)
+    # A larger k scores all classes, except removed ones.
+    logits[:, removed] = -np.inf
+    for k in (NUM_CANDIDATES + 1, models.N):
+        found = signatures["top_k"](k=tf.constant(k), exclude=tf.constant(exclude), **inputs)
+        models.assert_same(found, models.best(logits, k, exclude))
+    none = tf.zeros([1, 0], tf.int64)
+    assert signatures["top_k"](k=tf.constant(0), exclude=none, **inputs)["ids"].shape == (5, 0)
+
+
+def test_an_index_whose_candidates_are_all_classes_is_exact(model, tmp_path):
+    index = index_of(model, [3], num_candidates=models.N)
+    signatures = signatures_of(model, index, tmp_path / "1")
+    logits = models.logits_of(model, "large")
+    logits[:, 3] = -np.inf
+    found = signatures["serving_default"](features=tf.constant(models.X))
+    models.assert_same(found, models.best(logits))
+
+
+def test_the_export_contains_the_tables_and_the_class_rows_once(model, tmp_path):
+    index = index_of(model, [], **HASHES["wta"])
+    serving.export(model, tmp_path / "1", k=models.K, index=index, ops="custom")
+    saved = tf.train.list_variables(str(tmp_path / "1" / "variables" / "variables"))
+    shapes = [tuple(shape) for _, shape in saved]
+    assert shapes.count((models.N, models.DIM)) == 1
+    assert shapes.count((30, models.N)) == 1 and (30 * 4,) in shapes
+
+
+def test_an_index_of_other_rows_raises_an_error(model, tmp_path):
+    index = index_of(model, [], **HASHES["wta"])
+    index.update([4], np.ones([1, models.DIM], "float32"))
+    with pytest.raises(ValueError, match="with other embeddings or biases"):
+        serving.export(model, tmp_path / "1", index=index, ops="custom")
