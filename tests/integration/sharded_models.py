@@ -58,13 +58,19 @@ def sampler_of(form, num_sampled=M, **kwargs):
     return sampler(num_sampled, **{"seed": 1, **arguments, **kwargs})
 
 
-def model_of(form, num_shards, rate=0.02, **kwargs):
+def model_of(form, num_shards, rate=0.02, normalize=False, **kwargs):
     """A dense layer and a `LargeOutput`, with the same numbers whatever the shards."""
     keras.utils.set_random_seed(3)
     bias = 0.2 * np.random.default_rng(2).normal(size=N)
     sampler = sampler_of(form, **kwargs)
     head = tflo.layers.LargeOutput(
-        N, sampler, bias_initializer=bias, num_shards=num_shards, name="head"
+        N,
+        sampler,
+        bias_initializer=bias,
+        num_shards=num_shards,
+        normalize=normalize,
+        scale=1 if normalize else None,
+        name="head",
     )
     model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
     model.compile(

@@ -35,17 +35,24 @@ def probabilities(model):
 
 
 CASES = [
-    ("tree: own", 2),
-    ("tree: pool", 3),
-    ("tree: projected own", 3),
-    ("tree: projected pool", 7),
-    ("tree: own", 7),
+    ("tree: own", 2, False),
+    ("tree: pool", 3, False),
+    ("tree: projected own", 3, False),
+    ("tree: projected pool", 7, False),
+    ("tree: own", 7, False),
+    ("tree: own", 3, True),
+    ("tree: pool", 3, True),
+    ("tree: projected own", 3, True),
+    ("tree: projected pool", 2, True),
 ]
 
 
-@pytest.mark.parametrize("form, num_shards", slow_but([("tree: projected own", 3)], CASES))
-def test_class_probabilities_equal_those_of_one_tree(form, num_shards):
-    one, sharded = rebuilt(form, 1), rebuilt(form, num_shards)
+@pytest.mark.parametrize(
+    "form, num_shards, normalize",
+    slow_but([("tree: projected own", 3, False), ("tree: pool", 3, True)], CASES),
+)
+def test_class_probabilities_equal_those_of_one_tree(form, num_shards, normalize):
+    one, sharded = (rebuilt(form, count, normalize=normalize) for count in (1, num_shards))
     expected, found = (
         samples(model, ALL, 1)[0].true_expected_count[:, 1:] / M for model in (one, sharded)
     )
@@ -94,9 +101,10 @@ def test_draws_of_an_example_are_independent():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("form", ["tree: projected pool", "tree: own", "tree: head"])
-def test_trees_follow_the_training_step_by_step(form):
-    model = model_of(form, 3)
+def test_trees_follow_the_training_step_by_step(form, normalize):
+    model = model_of(form, 3, normalize=normalize)
     first, last = fit(model, 60), fit(model, 60)
     assert last < first
     head = model.layers[-1]

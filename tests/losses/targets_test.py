@@ -304,9 +304,11 @@ def test_soft_targets_of_another_shape_are_refused():
     targets = tf.SparseTensor([[0, 3]], [0.5], [BATCH, N + 1])
     with pytest.raises(ValueError, match=f"Soft targets must have the shape .*{N}"):
         losses.SoftmaxLoss()(targets, logits)
-    outside = tf.SparseTensor([[0, N + 2]], [0.5], [BATCH, N])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="outside of the shape"):
-        losses.SoftmaxLoss()(outside, logits)
+    for wrong in (N + 2, -1):
+        outside = tf.SparseTensor([[0, 1], [1, wrong]], [0.5, 0.5], [BATCH, N])
+        message = rf"(?s)must be a class id in \[0, {N}\).*Leave out.*indices.*\b1, {wrong}"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            losses.SoftmaxLoss()(outside, logits)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,13 @@ def extended(rows, bias=None):
     return rows if bias is None else np.column_stack([rows, np.asarray(bias, np.float64)])
 
 
+def scaled(rows):
+    """Returns float64 rows of length 1; rows of zeros stay zeros."""
+    rows = np.asarray(rows, np.float64)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(lengths > 0, lengths, 1)
+
+
 def probabilities(features, rows, bias=None, alpha=100.0, projection=None):
     """Returns q `[batch, num_classes]`, proportional to `alpha <h, w_c>^2 + 1`."""
     features, rows = np.asarray(features, np.float64), extended(rows, bias)

@@ -15,6 +15,11 @@ FORMS = {
     "projected": {"shared": False, "projection_dim": 3},
     "shared": {"leaf_size": 7},
     "head": {"num_hard": 4},
+    "cosine own": {"shared": False, "normalize": True},
+    "cosine projected": {"shared": False, "projection_dim": 3, "normalize": True},
+    "cosine shared": {"leaf_size": 7, "normalize": True},
+    "cosine projected shared": {"projection_dim": 3, "normalize": True},
+    "cosine head": {"num_hard": 4, "normalize": True},
 }
 # Their changes are not reported to the tree.
 OPTIMIZERS = {"lazy": tflo.optimizers.LazyAdam, "of Keras": keras.optimizers.Adam}
@@ -23,8 +28,9 @@ OPTIMIZERS = {"lazy": tflo.optimizers.LazyAdam, "of Keras": keras.optimizers.Ada
 def make_model(form="own", optimizer="lazy", **kwargs):
     keras.utils.set_random_seed(3)
     arguments = {"num_sampled": 20, "seed": 1, **FORMS[form], **kwargs}
+    of_layer = {"scale": 3, "normalize": arguments.pop("normalize", False), "name": "head"}
     sampler = samplers.KernelTreeSampler(**arguments)
-    head = tflo.layers.LargeOutput(NUM_CLASSES, sampler=sampler, name="head")
+    head = tflo.layers.LargeOutput(NUM_CLASSES, sampler=sampler, **of_layer)
     model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
     loss = tflo.losses.SampledSoftmaxLoss()
     model.compile(optimizer=OPTIMIZERS[optimizer](0.01), loss=loss)
@@ -52,9 +58,10 @@ def drawn(layer, features, labels=None):
 
 def q_of(layer, features):
     weights = {weight.name: weight.numpy() for weight in layer.weights}
+    rows = weights["embeddings"]
     return reference.probabilities(
         features,
-        weights["embeddings"],
+        reference.scaled(rows) if layer.normalize else rows,
         weights["bias"],
         layer.sampler.alpha,
         weights.get("sampler_projection"),
@@ -67,7 +74,10 @@ def sums_are_fresh(layer):
     return np.array_equal(before, layer.sampler_sums.numpy())
 
 
-@pytest.mark.parametrize("form", slow_but(["shared"], ["own", "projected", "shared"]))
+COUNTED = [form for form in FORMS if "head" not in form]
+
+
+@pytest.mark.parametrize("form", slow_but(["shared", "cosine projected"], COUNTED))
 def test_expected_counts_equal_those_of_the_kernel_of_current_weights(form):
     model = make_model(form)
     model.run_eagerly = True
@@ -76,7 +86,7 @@ def test_expected_counts_equal_those_of_the_kernel_of_current_weights(form):
     labels = np.random.default_rng(0).integers(-1, NUM_CLASSES, [BATCH, 3])
     ids, true_counts, counts = drawn(layer, features, labels)
     q = q_of(layer, features)
-    if form == "shared":
+    if "shared" in form:
         q = np.broadcast_to(q.mean(axis=0), q.shape)
         ids, counts = ids[np.newaxis], counts[np.newaxis]
     rows = np.arange(BATCH)[:, np.newaxis]
@@ -130,7 +140,7 @@ def test_draws_follow_the_kernel_during_500_steps_of_fit():
 
 
 @pytest.mark.slow  # In the short suite fit_test.py has a shared tree.
-@pytest.mark.parametrize("form", ["projected", "shared"])
+@pytest.mark.parametrize("form", ["projected", "shared", "cosine projected shared"])
 def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     harness.assert_resumed_equals_uninterrupted(
         lambda: make_model(form),
@@ -216,7 +226,7 @@ def test_mixed_precision_trains(form):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["projected", "shared"])
+@pytest.mark.parametrize("form", ["projected", "shared", "cosine shared"])
 def test_replicas_have_equal_trees(form):
     with replicas.two_replicas().scope():
         model = make_model(form)

@@ -7,6 +7,7 @@ import tensorflow as tf
 from tests.reference import kernel_tree as reference
 from tests.search.rows import BIAS, DIM, NUM_ROWS, QUERIES, ROWS, add_weight, kept_weights
 from tests.slow import slow_but
+from tf_largeout.classes.normalized_matrix import unit_length
 from tf_largeout.search.kernel_tree import KernelTree
 
 pytestmark = pytest.mark.portable
@@ -18,11 +19,11 @@ IDS = np.arange(NUM_ROWS)
 class Tree:
     """A tree of the rows, and its weights by name."""
 
-    def __init__(self, has_bias=True, **kwargs):
-        self.random = np.random.default_rng(0)
+    def __init__(self, has_bias=True, scales=False, **kwargs):
+        self.random, self.scales = np.random.default_rng(0), scales
         self.embeddings = tf.Variable(ROWS)
         self.bias = tf.Variable(BIAS) if has_bias else None
-        self.tree, weights = KernelTree(**kwargs), []
+        self.tree, weights = KernelTree(**kwargs, as_read=unit_length if scales else None), []
         self.tree.build(NUM_ROWS, DIM, has_bias, kept_weights(weights))
         self.weights = {weight.name: weight for weight in weights}
         self.step = tf.function(self.keep_up)
@@ -47,6 +48,7 @@ class Tree:
         projection = None if projection is None else projection.numpy()
         bias = None if self.bias is None else self.bias.numpy()
         rows = self.embeddings.numpy()
+        rows = reference.scaled(rows) if self.scales else rows
         return reference.probabilities(QUERIES, rows, bias, self.tree.alpha, projection)
 
     def is_fresh(self):
@@ -55,10 +57,17 @@ class Tree:
         return np.array_equal(before, self.weights["sums"].numpy())
 
 
-FORMS = [{}, {"has_bias": False, "leaf_size": 9}, {"projection_dim": 5, "alpha": 3.0}]
+FORMS = [
+    {},
+    {"has_bias": False, "leaf_size": 9},
+    {"projection_dim": 5, "alpha": 3.0},
+    {"scales": True},
+    {"scales": True, "has_bias": False, "projection_dim": 5},
+    {"scales": True, "projection_dim": 5},
+]
 each_form = pytest.mark.parametrize(
     "form",
-    slow_but([FORMS[0], FORMS[2]], FORMS),
+    slow_but([FORMS[0], FORMS[2], FORMS[3], FORMS[5]], FORMS),
     ids=str,
 )
 

@@ -97,8 +97,7 @@ class LargeOutput(ClassOutput):
             normalized when they are read, so gradients of sampled losses stay sparse. A vector
             of zeros has the cosine 0. `class_embeddings()` returns normalized rows. Search an
             index of them by `predict_top_k(index=...)`, which also transforms the features.
-            `KernelTreeSampler` draws by the rows that are not normalized: losses stay unbiased,
-            but the negatives are less hard. Exact losses do not support
+            Samplers that search use normalized rows. Exact losses do not support
             compute_dtype="bfloat16".
         scale: Number above 0 that multiplies the products of features and class rows, before
             the bias. It is the inverse of the temperature of the softmax. "learned" trains it:

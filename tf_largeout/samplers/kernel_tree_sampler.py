@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
+from tf_largeout.classes.normalized_matrix import unit_length
 from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.class_rows import rows_of, seed_of_run, structure_over
 from tf_largeout.samplers.kernel_tree_head import KernelTreeHead
@@ -51,9 +52,13 @@ class KernelTreeSampler(Rebuildable):
     optimizer. It then builds the tree again, at most once in 50 steps. Until then, draws come
     from an outdated q. The counts of own draws are still exact, but those of a pool are not.
 
+    If the layer has `normalize=True`, `w_c` is the class row scaled to length 1 and h are the
+    features scaled to length `scale`, so `o_c` is the logit of the layer.
+
     The state is stored in weights of the layer. It has about as many floats as the class
-    embeddings. With a projection, it has `num_classes p` floats for the projected rows, and
-    about as many for the sums. A resumed run equals an uninterrupted one.
+    embeddings, and as many again for the scaled rows with `normalize=True`. With a projection,
+    it has `num_classes p` floats for the projected rows, and about as many for the sums. A
+    resumed run equals an uninterrupted one.
 
     Args:
         num_sampled: Number of sampled classes per example.
@@ -131,7 +136,10 @@ class KernelTreeSampler(Rebuildable):
             self._head.build(layer)
         super().build(layer)
         matrix = layer.class_matrix
-        make = functools.partial(KernelTree, self.alpha, self.projection_dim, self.leaf_size)
+        as_read = unit_length if matrix.has_unit_rows else None
+        make = functools.partial(
+            KernelTree, self.alpha, self.projection_dim, self.leaf_size, as_read
+        )
         self._tree = structure_over(matrix, make, ShardedKernelTree)
         add_weight = functools.partial(self.add_weight, layer)
         self._tree.build(matrix.num_classes, matrix.dim, matrix.has_bias, add_weight)

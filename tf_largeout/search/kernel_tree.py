@@ -1,6 +1,7 @@
 """A tree of sums, which draws rows in proportion to a quadratic kernel."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -21,6 +22,7 @@ from tf_largeout.variables.initializers import zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 
 _MOST_ALPHA = 1e30  # so that its products with usual squares are finite in float32
+_NUMBERS_OF_A_BLOCK = 2**20  # of rows that a build reads at once
 
 
 class KernelTree:
@@ -38,15 +40,21 @@ class KernelTree:
     (by `set_weights` or a dense optimizer). To detect this, `keep_up` also examines other
     leaves in turn, and builds the tree again if one has changed.
 
+    With `as_read`, each `w_i` is a function of the stored row, for example the row scaled to
+    length 1. The tree then has copies of the `w_i`, which it sums and draws. `keep_up` makes
+    new copies of the rows that have changed and of those that it examines.
+
     The state is on the device of the rows. It has about `2/3 dim^2 / leaf_size + 1` floats per
     row, where dim is the dimension of the kernel. With a projection, it also has the projected
-    rows.
+    rows; with `as_read` and no projection, it has the copies.
 
     Args:
         alpha: Weight of the square.
         projection_dim: Dimension after the projection, or None for no projection.
         leaf_size: Number of rows of a leaf, which are scored one by one; None for
             `default_leaf_size`.
+        as_read: Function that takes some stored rows, `[n, dim]`, and returns their `w_i` in
+            the same shape; None if the `w_i` are the stored rows.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -60,15 +68,18 @@ class KernelTree:
         alpha: float = 100.0,
         projection_dim: int | None = None,
         leaf_size: int | None = None,
+        as_read: Callable[[tf.Tensor], tf.Tensor] | None = None,
     ) -> None:
         self.alpha = real_number("alpha", alpha, least=0, allow_least=False, most=_MOST_ALPHA)
         self.projection_dim = whole_number("projection_dim", projection_dim, or_none=True)
         self.leaf_size = whole_number("leaf_size", leaf_size, or_none=True, most=2**31 - 1)
+        self._copies_rows, self._as_read = as_read is not None, as_read or tf.identity
         self._num_rows = self._rows_per_leaf = 0  # until `build`
         self._has_bias = False
         self._upkeep = TreeUpkeep()
         self._sums: keras.Variable = None
-        self._projection: list[keras.Variable] = []  # empty, or matrix and projected rows
+        self._projection: keras.Variable | None = None
+        self._rows: keras.Variable | None = None  # projected, or as read
 
     def build(self, num_rows: int, dim: int, has_bias: bool, add_weight: AddWeight) -> None:
         """Creates the state. The first `keep_up` or `rebuild` computes the sums.
@@ -90,15 +101,11 @@ class KernelTree:
                     f"Received: projection_dim={self.projection_dim}. Leave it out for no "
                     "projection."
                 )
-            shapes = {
-                "projection": (self.projection_dim, kernel_dim),
-                "rows": (num_rows, self.projection_dim),
-            }
-            self._projection = [
-                add_weight(name, shape, "float32", zeros_initializer)
-                for name, shape in shapes.items()
-            ]
-            kernel_dim = self.projection_dim
+            shape = (self.projection_dim, kernel_dim)
+            self._projection = add_weight("projection", shape, "float32", zeros_initializer)
+            kernel_dim = dim = self.projection_dim
+        if self.projection_dim or self._copies_rows:
+            self._rows = add_weight("rows", (num_rows, dim), "float32", zeros_initializer)
         self._num_rows, self._has_bias = num_rows, has_bias
         self._rows_per_leaf = min(self.leaf_size or default_leaf_size(kernel_dim), num_rows)
         shape = kernel_tree_shape(num_rows, kernel_dim, self._rows_per_leaf)
@@ -148,7 +155,9 @@ class KernelTree:
         """
 
         def update(ids: tf.Tensor) -> tf.Tensor:
-            return kernel_tree_update(ids, embeddings, bias, *self._written())
+            if self._copies_rows:
+                self._copy(tf.boolean_mask(ids, ids >= 0), embeddings, bias)
+            return kernel_tree_update(ids, *self._summed(embeddings, bias))
 
         self._upkeep.advance(lambda: self._build(seed, embeddings, bias), update)
 
@@ -191,7 +200,7 @@ class KernelTree:
             self._kernel_queries(queries),
             labels,
             seed,
-            *self._kernel_rows(embeddings, bias),
+            *self._drawn_rows(embeddings, bias),
             local_variable(self._sums),
             self._rows_per_leaf,
             num_sampled,
@@ -219,7 +228,7 @@ class KernelTree:
         Returns:
             float32 `[batch, n]`.
         """
-        variable, biases = self._kernel_rows(embeddings, bias)
+        variable, biases = self._drawn_rows(embeddings, bias)
         rows = tf.gather(variable, ids)
         if biases is not None:
             rows = tf.concat([rows, tf.gather(biases, ids)[:, tf.newaxis]], axis=1)
@@ -267,34 +276,69 @@ class KernelTree:
             "megabytes": 4e-6 * math.prod(self._sums.shape),
         }
 
-    def _written(self) -> tuple[tf.Variable, int, Projection | None]:
-        projection = (
-            Projection(*map(local_variable, self._projection)) if self._projection else None
-        )
-        return local_variable(self._sums), self._rows_per_leaf, projection
+    def _summed(
+        self, embeddings: tf.Variable, bias: tf.Variable | None
+    ) -> tuple[tf.Variable, tf.Variable | None, tf.Variable, int, Projection | None]:
+        """Returns the arguments of the ops that sum rows."""
+        projection = None
+        if self._copies_rows:
+            embeddings, bias = self._drawn_rows(embeddings, bias)
+        elif self._projection is not None:
+            projection = Projection(*map(local_variable, (self._projection, self._rows)))
+        return embeddings, bias, local_variable(self._sums), self._rows_per_leaf, projection
 
     def _build(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None
     ) -> None:
-        if self._projection:
-            matrix = local_variable(self._projection[0])
+        if self._projection is not None:
+            matrix = local_variable(self._projection)
             spread = 1 / math.sqrt(matrix.shape[0])
             matrix.assign(tf.random.stateless_normal(matrix.shape, seed, stddev=spread))
-        kernel_tree_build(embeddings, bias, *self._written())
+        if self._copies_rows:
+            self._copy_all(embeddings, bias)
+        kernel_tree_build(*self._summed(embeddings, bias))
 
-    def _kernel_rows(
+    def _copy_all(self, embeddings: tf.Variable, bias: tf.Variable | None) -> None:
+        """Copies all rows, some at a time."""
+        block = max(1, _NUMBERS_OF_A_BLOCK // embeddings.shape[1])
+
+        def copy(first: tf.Tensor) -> tuple[tf.Tensor]:
+            end = tf.minimum(first + block, self._num_rows)
+            self._copy(tf.range(first, end), embeddings, bias)
+            return (end,)
+
+        start = (tf.constant(0, tf.int64),)
+        tf.while_loop(lambda first: first < self._num_rows, copy, start, parallel_iterations=1)
+
+    def _copy(self, ids: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None) -> None:
+        """Copies rows as they are read, projected if there is a projection; int64 ids `[n]`."""
+        # In float64, because rounding depends on which rows are copied together. The float32
+        # result then has the same bits each time, and no leaf seems to have changed.
+        rows = self._as_read(tf.cast(tf.gather(embeddings, ids), tf.float64))
+        if self._projection is not None:
+            if bias is not None:
+                biases = tf.cast(tf.gather(bias, ids), tf.float64)
+                rows = tf.concat([rows, biases[:, tf.newaxis]], axis=1)
+            matrix = tf.cast(local_variable(self._projection).read_value(), tf.float64)
+            rows = tf.matmul(rows, matrix, transpose_b=True)
+        rows = tf.cast(rows, tf.float32)
+        local_variable(self._rows).scatter_update(tf.IndexedSlices(rows, ids))
+
+    def _drawn_rows(
         self, embeddings: tf.Variable, bias: tf.Variable | None
     ) -> tuple[tf.Variable, tf.Variable | None]:
-        """Returns the rows that the tree sums."""
-        if self._projection:
-            return local_variable(self._projection[1]), None
-        return embeddings, bias
+        """Returns the rows that are summed and drawn, and their biases if these are separate.
+
+        Projected rows contain their biases.
+        """
+        rows = embeddings if self._rows is None else local_variable(self._rows)
+        return rows, bias if self._projection is None else None
 
     def _kernel_queries(self, queries: tf.Tensor) -> tf.Tensor:
         """Returns the queries of the kernel, without a number for the bias."""
-        if not self._projection:
+        if self._projection is None:
             return queries
-        matrix = local_variable(self._projection[0]).read_value()
+        matrix = local_variable(self._projection).read_value()
         dim = queries.shape[1]
         return tf.matmul(queries, matrix[:, :dim], transpose_b=True) + tf.reduce_sum(
             matrix[:, dim:], axis=1
@@ -303,7 +347,7 @@ class KernelTree:
     def _summed_queries(self, queries: tf.Tensor) -> tf.Tensor:
         """Returns the queries with the width of the rows that are summed."""
         queries = self._kernel_queries(queries)
-        if self._has_bias and not self._projection:
+        if self._has_bias and self._projection is None:
             queries = tf.pad(queries, [[0, 0], [0, 1]], constant_values=1)
         return queries
 

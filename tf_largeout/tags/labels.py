@@ -122,10 +122,14 @@ def as_target_matrix(
     targets = with_columns(targets, num_classes)
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     values = tf.cast(values, tf.float32)
-    in_range = tf.reduce_all((indices >= 0) & (indices < shape))
-    message = f"Soft targets of {num_classes} classes have an index outside of the shape"
+    is_outside = tf.reduce_any((indices < 0) | (indices >= shape), axis=-1)
+    outside = tf.boolean_mask(indices, is_outside)
+    message = (
+        f"The last index of soft targets must be a class id in [0, {num_classes}), and the "
+        "others must be within the shape. Leave out targets of other ids. Received the indices"
+    )
     checks = [
-        tf.debugging.Assert(in_range, [message, shape, "Received indices", indices]),
+        tf.debugging.Assert(tf.size(outside) == 0, [message, outside, "in the shape", shape]),
         tf.debugging.check_numerics(values, "Soft targets must be finite"),
         tf.debugging.assert_non_negative(values, "Soft targets must not be negative"),
     ]
