@@ -62,7 +62,7 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
 
 
 def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
-    """The output layer for the concatenated features, with the mean of the heads' logits."""
+    """Returns a layer that maps the concatenated features to the heads' mean logits."""
     products = [head.class_matrix.as_products() for head in heads]
     rows = [one[0].numpy() for one in products if one is not None]
     biases = [one[1].numpy() for one in products if one is not None and one[1] is not None]

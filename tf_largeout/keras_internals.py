@@ -43,7 +43,7 @@ def is_running(method: Callable[..., Any]) -> bool:
 
 
 def training_of_step() -> bool | None:
-    """Whether the innermost model step on the call stack trains; None if there is no step.
+    """Returns whether the innermost model step on the call stack trains; None without a step.
 
     Keras passes `training=True` to the layers of a subclassed model only if the `call` of the
     model has an argument `training`. Without this function, a sampled loss would silently
@@ -190,7 +190,7 @@ def wrap_check_finite(wrapper: Callable[[Callable[..., Any]], Callable[..., Any]
 
 
 def mask_of(tensor: tf.Tensor) -> tf.Tensor | None:
-    """The mask that a layer, such as `Embedding(mask_zero=True)`, gave a tensor, or None.
+    """Returns the mask of a tensor, for example from `Embedding(mask_zero=True)`, or None.
 
     Relies on: the attribute `_keras_mask` of tensors.
     """
@@ -198,7 +198,7 @@ def mask_of(tensor: tf.Tensor) -> tf.Tensor | None:
 
 
 def set_mask(losses: tf.Tensor, mask: tf.Tensor) -> None:
-    """Gives a tensor of losses a mask, by which `keras.losses.Loss` computes their mean.
+    """Sets the mask of a tensor of losses. `keras.losses.Loss` averages the unmasked ones.
 
     Relies on: the attribute `_keras_mask` of tensors.
     """
@@ -217,7 +217,7 @@ def is_symbolic(tensor: Any) -> bool:
 
 
 def operation_before(tensor: Any) -> keras.Operation | None:
-    """The layer or other operation, such as `+`, that returned a symbolic tensor, or None.
+    """Returns the layer or operation, such as `+`, that returned a symbolic tensor, or None.
 
     Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, and its `operation`.
     """
@@ -244,7 +244,7 @@ def input_of(tensor: Any) -> Any:
 
 
 def output_layer(tensor: Any) -> keras.layers.Layer | None:
-    """The layer that returned an output of a model; for an inner model, the layer in it.
+    """Returns the layer that computes an output of a model, also inside inner models.
 
     Relies on: the same as `layer_before`, and the attribute `tensor_index` of `_keras_history`.
     """
@@ -260,7 +260,7 @@ def output_layer(tensor: Any) -> keras.layers.Layer | None:
 
 
 def has_standard_step(model: keras.Model) -> bool:
-    """Whether a model computes loss and metrics as `keras.Model` does, with what it was given.
+    """Returns whether a model computes its loss and its metrics as `keras.Model` does.
 
     Relies on: the method names `train_step`, `compute_loss` and `compute_metrics`, and the
     attribute `_compile_metrics`.
@@ -270,7 +270,7 @@ def has_standard_step(model: keras.Model) -> bool:
 
 
 def is_input_of_a_layer(layer: keras.layers.Layer) -> bool:
-    """Whether another layer takes the output of a layer, in any functional model.
+    """Returns whether another layer takes the output of a layer, in any functional model.
 
     Relies on: the attribute `_outbound_nodes` of an operation. Without it, the answer is True.
     """
@@ -316,7 +316,7 @@ def own_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]
 
 
 def index_of(optimizer: keras.optimizers.Optimizer, variable: Any) -> int:
-    """The position of a variable, or of its part on one replica, among the trainable ones.
+    """Returns the position of a variable, or of its replica, among the trainable variables.
 
     Relies on: the method `_get_variable_index`.
     """
@@ -368,7 +368,7 @@ class SlotList(NamedTuple):
 
 
 def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[SlotList]:
-    """All slots of a built optimizer whose first axis may be that of their variables.
+    """Yields all slots of a built optimizer whose first axis may be that of their variables.
 
     Relies on: lists in the attributes of the optimizer, in the order of `_trainable_variables`;
     the name `_c` of the slots of Adafactor that have one value per column; and the name
@@ -382,7 +382,7 @@ def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[SlotList]:
 
 
 def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:
-    """One object for several variables, which `tf.train.Checkpoint` saves as slices of a table.
+    """Returns an object that makes `tf.train.Checkpoint` save variables as slices of a table.
 
     Relies on: `tf.__internal__.distribute.ShardedVariable`, the class of the variables of
     `tf.distribute.ParameterServerStrategy`.
@@ -391,7 +391,7 @@ def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:
 
 
 def _frames() -> Iterator[types.FrameType]:
-    """The frames of the call stack, innermost first."""
+    """Yields the frames of the call stack, innermost first."""
     frame = inspect.currentframe()
     while frame is not None:
         yield frame
@@ -399,7 +399,7 @@ def _frames() -> Iterator[types.FrameType]:
 
 
 def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:
-    """The steps of models on the call stack, innermost first: method name and model."""
+    """Yields the steps of models on the call stack, innermost first: method name and model."""
     for frame in _frames():
         name = frame.f_code.co_name.removeprefix("tf__")
         model = frame.f_locals.get("self")

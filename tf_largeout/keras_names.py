@@ -33,7 +33,7 @@ def register() -> None:
 
 
 def _classes_by_name(module: ModuleType) -> dict[str, type]:
-    """The serializable classes that `module` exports and that have no required arguments."""
+    """Returns the serializable classes of `module` that have no required arguments, by name."""
     return {
         _snake_case(name): member
         for name, member in _serializable_classes(module)
@@ -42,7 +42,7 @@ def _classes_by_name(module: ModuleType) -> dict[str, type]:
 
 
 def _metrics_at_k() -> dict[str, type]:
-    """For each name of a rank metric and its k, a class whose call creates that metric."""
+    """Returns, for each name and k of a rank metric, a class that creates this metric."""
     return {
         f"{member.kind}_at_{k}": _maker(member, k)
         for _, member in _serializable_classes(metrics)

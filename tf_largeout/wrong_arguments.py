@@ -127,7 +127,7 @@ def refuse_wrong_arguments(layer: str, arguments: Mapping[str, Any]) -> None:
 def refuse_wrong_arguments_of(
     cls: type, arguments: Mapping[str, Any], what_to_do: Mapping[str, str]
 ) -> None:
-    """Does the same as `refuse_wrong_arguments`, for a class that is not a layer.
+    """Like `refuse_wrong_arguments`, for a class that is not a layer.
 
     Args:
         cls: The class. Arguments of its constructor are accepted. If the constructor takes

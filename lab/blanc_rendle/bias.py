@@ -97,7 +97,7 @@ def train(title, setting, points):
 
 
 def table(runs):
-    """Test perplexity as Markdown: one line per distribution, one column per number of draws.
+    """Returns test perplexities as Markdown: a line per distribution, a column per draw count.
 
     With several seeds, mean ± standard deviation.
     """

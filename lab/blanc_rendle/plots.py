@@ -6,7 +6,7 @@ from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
 
 
 def draw_bias(runs, path):
-    """Test perplexity by number of draws, and validation perplexity by epoch.
+    """Draws test perplexity by number of draws, and validation perplexity by epoch.
 
     Args:
         runs: Dicts as `bias.train` returns them; those of several seeds are averaged.

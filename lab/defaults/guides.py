@@ -70,7 +70,7 @@ def learned(page, seed, rate=None, sampler=None):
 
 
 def code_of(page, seed, rate=None, sampler=None):
-    """The first block of Python of a page, with the settings of `learned`."""
+    """Returns the first block of Python of a page, with the settings of `learned`."""
     text = (_FOLDER / f"{page}.md").read_text()
     code = re.search(r"^```python\n(.*?)^```$", text, re.M | re.S).group(1)
     code = _SEED.sub(f"set_random_seed({seed})", code)
@@ -80,7 +80,7 @@ def code_of(page, seed, rate=None, sampler=None):
 
 
 def table(runs):
-    """P@1 of each page, as it is and tuned, as Markdown; of several seeds mean ± deviation."""
+    """Returns P@1 of each page, as it is and tuned, as Markdown: mean ± deviation."""
     rows = []
     for page in dict.fromkeys(run["page"] for run in runs):
         values = {}

@@ -71,7 +71,7 @@ def main(arguments=None):
 
 
 def table(runs, task):
-    """P@1 of the runs on a task as Markdown: one line per optimizer, one column per rate."""
+    """Returns P@1 of the runs on a task as Markdown: optimizers as lines, rates as columns."""
     runs = [run for run in runs if run["task"] == task]
     rates = {rate: f"{rate:g}" for rate in sorted({run["rate"] for run in runs})}
     return grid(runs, f"`{task}`, {runs[0]['steps']:,} steps", "optimizer", "rate", rates)

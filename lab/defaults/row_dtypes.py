@@ -67,7 +67,7 @@ def main(arguments=None):
 
 
 def table(runs, task):
-    """P@1 of the runs on a task as Markdown: one line per optimizer, one column per kind."""
+    """Returns P@1 of the runs on a task as Markdown: optimizers as lines, kinds as columns."""
     runs = [run for run in runs if run["task"] == task]
     kinds = {run["rows"]: run["rows"] for run in runs}
     return grid(runs, f"`{task}`, {runs[0]['steps']:,} steps", "optimizer", "rows", kinds)

@@ -105,7 +105,7 @@ def _rows(options):
 
 
 def _stream(rows, options, seed):
-    """Endless batches, in a different order for each `seed`."""
+    """Yields batches forever, in a different order for each `seed`."""
 
     def example(ids):
         features = tf.gather(rows, ids)

@@ -31,7 +31,7 @@ class Backup(tflo.distribute.Backup):
 
 
 def new_model(num_classes, num_shards):
-    """A model whose layers have state: dropout, a sampler, an optimizer."""
+    """Returns a model whose layers have state: dropout, a sampler, an optimizer."""
     keras.utils.set_random_seed(1)
     sampler = tflo.samplers.UniformSampler(256, seed=2)
     head = tflo.layers.LargeOutput(num_classes, sampler, num_shards=num_shards)

@@ -30,7 +30,7 @@ class Network:
     at_servers: tuple = ()
 
     def num_bytes(self):
-        """Bytes sent either way so far, with IP headers."""
+        """Returns the bytes sent so far in both directions, with IP headers."""
         for text in pathlib.Path("/proc/net/dev").read_text().splitlines():
             name, _, numbers = text.partition(":")
             if name.strip() == self.device:
@@ -39,7 +39,7 @@ class Network:
         raise RuntimeError(f"/proc/net/dev has no {self.device!r}.")
 
     def round_trip_ms(self):
-        """Median milliseconds from a packet to its answer on an idle network.
+        """Returns the median milliseconds from a packet to its answer on an idle network.
 
         A refused connection is one packet each way.
         """

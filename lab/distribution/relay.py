@@ -91,7 +91,7 @@ class _Way:
         self._free_at = 0.0  # when the last byte has been sent
 
     def wait_s(self):
-        """Seconds until the next packet arrives; an hour if there is none."""
+        """Returns the seconds until the next packet arrives; an hour if there is none."""
         return max(0.0, self._packets[0][0] - time.monotonic()) if self._packets else 3600.0
 
     def take(self):

@@ -57,7 +57,7 @@ def train(options, num_classes, num_replicas):
 
 
 def _strategy(num_replicas):
-    """The default strategy for one replica, otherwise one with that many logical CPUs."""
+    """Returns a strategy with a logical CPU per replica; for one replica, the default one."""
     if num_replicas == 1:
         return tf.distribute.get_strategy()
     cpu = tf.config.list_physical_devices("CPU")[0]

@@ -70,7 +70,7 @@ def train(options, num_shards, addresses):
 
 
 def _held_mb(pid):
-    """Peak memory of a process, in MiB."""
+    """Returns the peak memory of a process in MiB."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024

@@ -12,13 +12,13 @@ _SAMPLERS = {
 
 
 def small_model(num_classes, dim, sampler, num_shards=1):
-    """A dense layer and a `LargeOutput`, not compiled."""
+    """Returns a dense layer and a `LargeOutput`, not compiled."""
     head = tflo.layers.LargeOutput(num_classes, sampler, num_shards=num_shards)
     return keras.Sequential([keras.Input([dim]), keras.layers.Dense(dim), head])
 
 
 def compiled_model(options, num_classes, num_shards=1):
-    """A `small_model` compiled with the `options` of `add_arguments`."""
+    """Returns a `small_model` compiled with the `options` of `add_arguments`."""
     sampler = _SAMPLERS[options.sampler](options.num_sampled)
     model = small_model(num_classes, options.dim, sampler, num_shards)
     optimizer = getattr(tflo.optimizers, options.optimizer)()
@@ -27,7 +27,7 @@ def compiled_model(options, num_classes, num_shards=1):
 
 
 def middle(runs):
-    """The run with the median time, with the times of all runs."""
+    """Returns the run with the median time, with the times of all runs."""
     ordered = sorted(runs, key=lambda run: run["ms"])
     return {**ordered[len(ordered) // 2], "all_ms": [run["ms"] for run in runs]}
 

@@ -65,13 +65,13 @@ def _run_in_own_network(arguments):
 
 
 def formula(dim, num_servers, batch_size, num_sampled):
-    """Bytes per step, both ways and all servers together."""
+    """Returns the bytes per step, in both directions, for all servers together."""
     features = num_servers * batch_size
     return 8 * dim * (features + num_sampled) + 8 * (3 * features + 2 * num_sampled)
 
 
 def waits_of(rows):
-    """How many round trips a step waits for: the slope of `ms` over `round_trip_ms`.
+    """Returns how many round trips a step waits for: the slope of `ms` over `round_trip_ms`.
 
     Rows without a delay are left out. Such a step takes as long as the work of all processes,
     and a delay hides part of it.

@@ -41,7 +41,7 @@ def factored(loss):
 
 
 def ours(make_layer, loss):
-    """The same for another layer of this package, with row-sparse gradient descent."""
+    """Like `factored`, for another layer of this package, with row-sparse gradient descent."""
 
     def make(shape):
         return _step_of_layer(make_layer(shape), loss(), shape, optimizers.LazySGD(_RATE))
@@ -50,7 +50,7 @@ def ours(make_layer, loss):
 
 
 def stock(loss):
-    """The same for TensorFlow operations, with gradient descent by hand.
+    """Like `factored`, for TensorFlow operations, with gradient descent by hand.
 
     Args:
         loss: Function of (features, kernel, bias, labels, shape) that returns the loss of each
@@ -77,7 +77,7 @@ def stock(loss):
 
 
 def dense(loss):
-    """The same for all logits: a gradient and an update of all rows.
+    """Like `factored`, for all logits: the gradient and the update of all rows.
 
     Args:
         loss: Function of logits `[batch, num_classes]` and labels `[batch]`.
@@ -90,27 +90,27 @@ def dense(loss):
 
 
 def sampled_softmax(features, kernel, bias, labels, shape):
-    """TensorFlow's sampled softmax loss of each example."""
+    """Returns TensorFlow's sampled softmax loss of each example."""
     return tf.nn.sampled_softmax_loss(
         kernel, bias, labels[:, tf.newaxis], features, shape.num_sampled, shape.num_classes
     )
 
 
 def squared_error(logits, labels):
-    """Squared error to a one-hot target, for each example."""
+    """Returns the squared error to a one-hot target, for each example."""
     true = tf.gather(logits, labels, batch_dims=1)
     return tf.reduce_sum(logits**2, axis=1) - 2 * true + 1
 
 
 def taylor_softmax(logits, labels):
-    """Cross entropy of the Taylor softmax, for each example."""
+    """Returns the cross entropy of the Taylor softmax for each example."""
     true = tf.gather(logits, labels, batch_dims=1)
     partition = tf.reduce_sum(1 + logits + logits**2 / 2, axis=1)
     return tf.math.log(partition) - tf.math.log(1 + true + true**2 / 2)
 
 
 def softmax(logits, labels):
-    """Cross entropy of the softmax, for each example."""
+    """Returns the cross entropy of the softmax for each example."""
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
 
 
@@ -148,7 +148,7 @@ def measure(function, *args):
 
 
 def milliseconds(method, shape, steps, seconds):
-    """Median, 10th and 90th percentile of the time of a step, in this process.
+    """Returns the median, 10th and 90th percentile of the time of a step, in this process.
 
     `cpu_ms` is the median of processor time, which other programs on the cores affect less.
     """
@@ -171,7 +171,7 @@ def milliseconds(method, shape, steps, seconds):
 
 
 def _seconds_of_calls(function, times):
-    """Seconds, and processor seconds, of each of `times` calls."""
+    """Returns the seconds and CPU seconds of each of `times` calls."""
     cpu = []
 
     def call():

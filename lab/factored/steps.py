@@ -58,7 +58,7 @@ def main(arguments=None):
 
 
 def flops(shape):
-    """Floating-point operations of a factored step: its products alone.
+    """Returns the floating-point operations of a factored step: its products alone.
 
     Of a batch up to the width: seven products of a `[width, width]` matrix and a batch (Q H,
     U H, U'Z, U^-1 H, and the updates of U, U^-1 and, by half of it, Q), three and a half of a

@@ -24,7 +24,7 @@ _BATCH_OF_RATES = 1024  # the batch size of the learning rates in FACTORED_HEADS
 
 
 def upkeep(name, shape, steps):
-    """Processor time of steps at the learning rate of a head of `FACTORED_HEADS`, as a dict.
+    """Returns CPU times of steps at the learning rate of a head of `FACTORED_HEADS`, as a dict.
 
     Args:
         name: name of the head. Its rate is for batches of 1,024 and is scaled to the batch.
@@ -48,7 +48,7 @@ def upkeep(name, shape, steps):
 
 
 def _shares(seconds, folds, state):
-    """What the steps of a training say, and a pass over the classes after it.
+    """Returns figures of the training steps, and of a pass over the classes after them.
 
     Args:
         seconds: Of the processor, each step's.
@@ -88,7 +88,7 @@ def _step(model, loss):
 
 
 def _batches(shape, count):
-    """Features around a point for each class, and the classes."""
+    """Yields features around a point for each class, and the classes."""
     random = np.random.default_rng(0)
     places = random.standard_normal([_PLACES, shape.dim], np.float32)
     for _ in range(count):

@@ -66,14 +66,14 @@ class Growth:
         self.first = first_classes(task, options.first_classes, settings.batch_size)
 
     def from_the_start(self):
-        """All classes from the start, in as many steps as the grown model."""
+        """Trains on all classes from the start, in as many steps as the grown model."""
         model, points = self.method.model(self.task, self.settings), []
         self._train(model, self.task, points)
         self._train(model, self.task, points, added=True)
         return {"title": "all classes from the start", "points": points}
 
     def grown(self):
-        """Some classes first, then all."""
+        """Trains on some classes first, then on all."""
         model, points = self.method.model(self.first, self.settings), []
         self._train(model, self.first, points)
         model = tflo.resize_classes(model, self.task.num_classes)
@@ -86,7 +86,7 @@ class Growth:
         return {"title": title, "points": points}
 
     def new_model(self):
-        """A new model at the time when classes are added."""
+        """Trains a new model from the time when classes are added."""
         model, points = self.method.model(self.task, self.settings), []
         self._train(model, self.task, points, added=True)
         return {"title": "new model when classes are added", "points": points}
@@ -106,7 +106,7 @@ class Growth:
         )
 
     def figures(self, model):
-        """P@1 in per cent: of all examples, of those of first classes, and of the others."""
+        """Returns P@1 in per cent of all examples, of the first classes, and of the others."""
         features, labels = self.task.test_sample(self.options.sample)
         is_first = labels < self.first.num_classes
         of_first = evaluate(model, features[is_first], labels[is_first])["p1"]
@@ -143,7 +143,7 @@ class _Look(keras.callbacks.Callback):
 
 
 def shuffled_classes(task, seed):
-    """The task with its classes in random order, so that the last ones are like the others.
+    """Returns the task with its classes in random order, so that the last classes are typical.
 
     Raises:
         ValueError: If its examples have several labels.
@@ -162,7 +162,7 @@ def shuffled_classes(task, seed):
 
 
 def first_classes(task, num_classes, batch_size):
-    """The task of the first classes alone, with their examples.
+    """Returns the task of the first classes alone, with their examples.
 
     Raises:
         ValueError: If `num_classes` is not below that of the task.

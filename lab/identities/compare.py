@@ -43,7 +43,7 @@ def main(arguments=None):
 
 
 def table(runs):
-    """The runs as Markdown, one line per setting: mean ± standard deviation over the seeds."""
+    """Returns the runs as Markdown, one line per setting: mean ± deviation over the seeds."""
     rows = []
     settings = [(run["sampled"], run["margin"], run["row_rate"]) for run in runs]
     for setting in dict.fromkeys(settings):

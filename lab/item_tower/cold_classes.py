@@ -85,7 +85,7 @@ class Problem:
         self.classes = place_names.encode([names[i] for i in order], _NGRAMS)
 
     def figures(self, best):
-        """P@1 for all, warm and cold labels, and PSP@5, of classes `[examples, 5]`."""
+        """Returns P@1 for all, warm and cold labels, and PSP@5, of classes `[examples, 5]`."""
         labels = self.test[1]
         known = labels.max(axis=1) >= 0
         found = {"psp5": self._rank(best, labels, known, self.counts)["psp5"]}
@@ -152,7 +152,7 @@ def nearest(task, options):
 
 
 def _class_rows(name, problem, bag, dim):
-    """An `ItemTower` for the warm classes, an array of all initial rows, or None."""
+    """Returns an `ItemTower` for the warm classes, an array of all initial rows, or None."""
     if name.startswith("tower"):
         encoder = layers.EmbeddingBag(place_names.VOCABULARY_SIZE, dim)
         features = problem.classes[: problem.num_warm]
@@ -169,7 +169,7 @@ def _first(rows):
 
 
 def _all_rows(head, rows, problem):
-    """The rows of all classes; cold classes without text keep rows of zeros."""
+    """Returns the rows of all classes; cold classes without text keep rows of zeros."""
     warm = head.class_embeddings().numpy()
     if isinstance(rows, layers.ItemTower):
         cold = rows.encoder(problem.classes[problem.num_warm :]).numpy()
@@ -181,7 +181,7 @@ def _all_rows(head, rows, problem):
 
 
 def _best(queries, rows, block=128):
-    """Ids `[queries, 5]` of the rows with the largest dot products."""
+    """Returns ids `[queries, 5]` of the rows with the largest dot products."""
     return np.concatenate(
         [
             tf.math.top_k(queries[i : i + block] @ rows.T, _BEST).indices.numpy()
@@ -191,7 +191,7 @@ def _best(queries, rows, block=128):
 
 
 def table(runs, task):
-    """The figures of the runs of a task as Markdown, one line per model."""
+    """Returns the figures of the runs of a task as Markdown, one line per model."""
     columns = {
         "p1_warm": "P@1, warm",
         "p1_cold": "P@1, cold",

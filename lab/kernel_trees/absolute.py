@@ -47,7 +47,7 @@ def main(arguments=None):
 
 
 def table(logs):
-    """The last points of the logs as Markdown: mean ± standard deviation over the runs."""
+    """Returns the last points of the logs as Markdown: mean ± deviation over the runs."""
     logs, rows = list(logs), []
     for title in dict.fromkeys(log["title"] for log in logs):
         own = [log for log in logs if log["title"] == title]

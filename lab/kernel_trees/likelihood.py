@@ -121,7 +121,7 @@ def main(arguments=None):
 
 
 def best_rate(problem, estimator, num_sampled):
-    """The rate of the grid with the highest log likelihood after the last epoch.
+    """Returns the rate of the grid with the highest log likelihood after the last epoch.
 
     If the loss estimates the likelihood, the rate of the problem.
     """
@@ -136,7 +136,7 @@ def best_rate(problem, estimator, num_sampled):
 
 
 def train(problem, estimator, num_sampled, rate):
-    """The log probabilities of `problem.looked_at` after each epoch, `[examples, classes]`."""
+    """Returns the log probabilities of `problem.looked_at` after each epoch."""
     keras.utils.set_random_seed(problem.seed)
     sampler = estimator.sampler and estimator.sampler(num_sampled, problem.label_counts)
     model = problem.model(sampler)
@@ -152,7 +152,7 @@ def train(problem, estimator, num_sampled, rate):
 
 
 def figures(problem, log_probabilities, exact):
-    """The `FIGURES` of one point."""
+    """Returns the `FIGURES` of one point."""
     probabilities = np.exp(log_probabilities)
     values = [_log_likelihood(problem, log_probabilities), _distance(probabilities, exact)]
     if problem.true_log_probabilities is not None:

@@ -46,7 +46,7 @@ class Problem:
 
 
 def toy(seed, epochs, num_classes=1000, dim=100, examples=2000, deviation=3.0):
-    """Softmax regression on labels drawn from such a model (section 4 of the paper).
+    """Returns softmax regression on labels drawn from such a model (paper, section 4).
 
     Args:
         seed: seed of the draw.
@@ -84,7 +84,7 @@ def toy(seed, epochs, num_classes=1000, dim=100, examples=2000, deviation=3.0):
 
 
 def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
-    """Word vectors: a word of brown predicts another one near it (skip-gram).
+    """Returns the word vector problem: a word of brown predicts a word near it (skip-gram).
 
     Args:
         seed: seed of the drawn pairs.
@@ -121,7 +121,7 @@ def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
 
 
 def _pairs(tokens, number, window, rng):
-    """Random positions of a text, and random other positions near them."""
+    """Returns random positions of a text, and random other positions near them."""
     places = rng.integers(window, len(tokens) - window, number)
     distances = rng.integers(1, window + 1, number) * rng.choice([-1, 1], number)
     return tokens[places], tokens[places + distances].astype(np.int64)

@@ -46,7 +46,7 @@ def main(arguments=None):
 
 
 def measure(num_classes, dim, projection_dim, num_sampled, options):
-    """Milliseconds of a build, a sample and two updates, and MB of sums, as a dict.
+    """Returns the milliseconds of a build, a sample and two updates, and MB of sums, as a dict.
 
     Args:
         num_classes: Number of classes.
@@ -83,7 +83,7 @@ def measure(num_classes, dim, projection_dim, num_sampled, options):
 
 
 def measure_other(name, shape, options):
-    """Milliseconds that a sampler of `SAMPLERS` takes to sample, as a dict."""
+    """Returns the milliseconds that a sampler of `SAMPLERS` takes to sample, as a dict."""
     sampler = SAMPLERS[name](None, shape["num_sampled"])
     layer, sample = _layer_and_sample(
         sampler, shape["num_classes"], shape["dim"], options.batch_size
@@ -94,7 +94,7 @@ def measure_other(name, shape, options):
 
 
 def _layer_and_sample(sampler, num_classes, dim, batch_size):
-    """A layer of random embeddings, and a function that draws for random features."""
+    """Returns a layer of random embeddings, and a function that draws for random features."""
     layer = layers.LargeOutput(num_classes, sampler=sampler)
     layer.build((None, dim))
     random = np.random.default_rng(0)
@@ -106,7 +106,7 @@ def _layer_and_sample(sampler, num_classes, dim, batch_size):
 
 
 def _milliseconds(function, times):
-    """Median milliseconds of a call, without the first calls if there are many."""
+    """Returns the median milliseconds of a call, without the first calls if there are many."""
     seconds = machine.seconds_of_calls(function, times)
     return 1e3 * float(np.median(seconds[_WARM_UP:] or seconds[-1:]))
 

@@ -80,7 +80,7 @@ class JoinedRun(ProcessRun):
         write_json(self.log_path, {**self.read_log(), **costs, "points": points})
 
     def _trained(self, seed):
-        """A trained model, its seconds and its CPU seconds."""
+        """Returns a trained model, its seconds and its CPU seconds."""
         keras.utils.set_random_seed(seed)
         task, spent = self._load(seed), Stopwatch()
         model = METHODS[self.of[0]].model(task, self.settings)

@@ -35,7 +35,7 @@ class Case:
     steps: int = 5
 
     def tokens(self):
-        """Token ids `[batches * batch_size, length + 1]`, by decreasing frequency."""
+        """Returns token ids `[batches * batch_size, length + 1]`, by decreasing frequency."""
         shape = [_BATCHES * self.batch_size, self.length + 1]
         draws = np.random.default_rng(0).random(shape)
         return ((self.vocabulary_size + 1) ** draws).astype(np.int64) - 1

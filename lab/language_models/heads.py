@@ -59,7 +59,7 @@ def main(arguments=None):
 
 
 def table(runs, case):
-    """Median, least and largest figure of the runs of each method, as Markdown."""
+    """Returns the median, least and largest figure of the runs of each method, as Markdown."""
     head = "method", "MiB of a step", "peak MiB of the process", "CPU s per step"
     rows = []
     for method in dict.fromkeys(run["method"] for run in runs):
@@ -90,7 +90,7 @@ def _is_installed(method):
 
 
 def _figures(name, case):
-    """The figures of one run, in a process of its own."""
+    """Returns the figures of one run, in a process of its own."""
     if name in KERAS_METHODS:
         return own_process.call(measure, name, case)
     root = str(pathlib.Path(__file__).parents[2])

@@ -13,7 +13,7 @@ METHODS = ("keras_hub", "exact", "sampled")
 
 
 def measure(method, case):
-    """The figures of a `StepClock`, and the number of weights.
+    """Returns the figures of a `StepClock`, and the number of weights.
 
     Args:
         method: One of `METHODS`.

@@ -65,7 +65,7 @@ class CausalLM(nn.Module):
 
 
 def measure(options):
-    """The figures of a `StepClock`, the number of weights and the version of torch.
+    """Returns the figures of a `StepClock`, the number of weights and the version of torch.
 
     Args:
         options: A dict with the `method` and the attributes of a `Case`.

@@ -112,7 +112,7 @@ def run_piece(model, piece, weights, options):
 
 
 def examples(batches, batch_size, stream, options):
-    """The batches with the given numbers: codes with inverted signs, and labels.
+    """Returns the batches with the given numbers: codes with inverted signs, and labels.
 
     Stream 0 is for training: its batches show each class once before any class again. The
     labels of stream 1 are drawn from all classes.
@@ -139,7 +139,7 @@ def examples(batches, batch_size, stream, options):
 
 
 def codes(ids, dim):
-    """The codes of classes: `[batch]` int64 ids to `[batch, dim]` float32 signs, `dim` <= 64.
+    """Maps ids, int64 `[batch]`, to codes: float32 `[batch, dim]` signs, `dim` <= 64.
 
     The signs are the bits of a mix of the id (SplitMix64, Steele et al. 2014).
     """
@@ -172,7 +172,7 @@ def check(options, out, arguments):
 
 
 def differences(one, other):
-    """Names of the arrays that are not bit-identical in two HDF5 files."""
+    """Returns the names of the arrays that are not bit-identical in two HDF5 files."""
     found = []
     with h5py.File(one) as one, h5py.File(other) as other:
         names = [name for file in (one, other) for name in _arrays(file)]

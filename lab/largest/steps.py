@@ -35,7 +35,7 @@ def main(arguments=None):
 
 
 def measure(num_classes, options):
-    """Figures of one size: ms per step, CPU ms per step, seconds of each phase, peak MiB."""
+    """Measures one size: ms and CPU ms per step, seconds of each phase, peak MiB."""
     keras.utils.set_random_seed(0)
     found, start = {"num_classes": num_classes}, time.perf_counter()
     model = _model(num_classes, options)

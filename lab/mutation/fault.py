@@ -22,7 +22,7 @@ class Fault(NamedTuple):
     tests: tuple[str, ...]
 
     def source(self, root: pathlib.Path) -> str:
-        """The changed file's text under `root`; raises ValueError if `old` is not unique."""
+        """Returns the file's text under `root`. Raises a ValueError if `old` is not unique."""
         text = (root / self.file).read_text()
         if text.count(self.old) != 1:
             raise ValueError(

@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def table(rows: list[dict]) -> str:
-    """The results as a Markdown table, with a line of totals."""
+    """Returns the results as a Markdown table, with a line of totals."""
     word = {True: "yes", False: "**no**"}
     lines = []
     for row in rows:

@@ -73,7 +73,7 @@ def main(arguments=None):
 
 
 def hardness(trained, sampler, features, labels):
-    """The `FIGURES` of the negatives that `sampler` draws at the weights of a trained layer.
+    """Returns the `FIGURES` of the negatives that `sampler` draws for a trained layer.
 
     Args:
         trained: a built `LargeOutput`.
@@ -100,7 +100,7 @@ def hardness(trained, sampler, features, labels):
 
 
 def figures_of_loss(layer, samples, features, labels):
-    """The figures `OF_LOSS` of the sampled softmax loss with given samples.
+    """Returns the figures `OF_LOSS` of the sampled softmax loss with given samples.
 
     Args:
         layer: A built `LargeOutput`.
@@ -127,14 +127,14 @@ def figures_of_loss(layer, samples, features, labels):
 
 
 def effective_sample_size(candidates):
-    """Mean over the rows of `(sum w)^2 / sum w^2`, w the weights of the drawn classes."""
+    """Returns the mean of `(sum w)^2 / sum w^2`, w the weights of a row's drawn classes."""
     log_weights = candidates.corrected_logits()
     log_sizes = 2 * candidates.log_partition() - tf.reduce_logsumexp(2 * log_weights, axis=1)
     return float(tf.reduce_mean(tf.exp(log_sizes)))
 
 
 def gradient_errors(gradients, exact):
-    """Relative distance from the exact gradient: of the mean of all draws, and of one.
+    """Returns the relative errors of the gradient: of the mean of all draws, and of one.
 
     Both are root mean squares over the examples, relative to that of the exact gradient. The
     first is corrected for the spread of the draws.
@@ -151,7 +151,7 @@ def gradient_errors(gradients, exact):
 
 
 def partition_error(candidates, logits):
-    """Mean over the rows of `|log Z' - log Z|`, in nats.
+    """Returns the mean over the rows of `|log Z' - log Z|`, in nats.
 
     Args:
         candidates: `Candidates`, whose labels and drawn classes estimate Z'.
@@ -165,7 +165,7 @@ def partition_error(candidates, logits):
 
 
 def own_ids(sample, batch):
-    """Distinct classes that each example is compared with: int64 `[batch, n]`, or -1."""
+    """Returns the distinct classes of each example: int64 `[batch, n]`, padded with -1."""
     parts = [sample.head, sample.tail] if hasattr(sample, "head") else [sample]
     ids = [np.asarray(part.sampled_candidates) for part in parts]
     rows = np.concatenate([np.broadcast_to(i, [batch, i.shape[-1]]) for i in ids], axis=1)
@@ -175,7 +175,7 @@ def own_ids(sample, batch):
 
 
 def figures_of(ids, logits, labels):
-    """Means over the examples of the figures `OF_IDS`, without labels."""
+    """Returns the means over the examples of the figures `OF_IDS`, without labels."""
     mean_logit, mass, rank = [], [], []
     for row_ids, row, row_labels in zip(ids, logits.astype(np.float64), labels, strict=True):
         row_labels = row_labels[row_labels >= 0]

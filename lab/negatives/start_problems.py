@@ -133,7 +133,7 @@ PROBLEMS = {
 def load(
     name, batch_size, seed, on_validation=False, folder="benchmark-results/start-problems"
 ):
-    """A problem of this module or of the benchmarks: a `Task`, and its training arrays.
+    """Returns a problem of this module or of the benchmarks: a `Task`, and training arrays.
 
     Args:
         name: Key of `PROBLEMS` or of `tasks.TASKS`.
@@ -166,14 +166,14 @@ def load(
 
 
 def _of_benchmarks(name, batch_size, seed, on_validation):
-    """A task, and its training examples in the order of an epoch."""
+    """Returns a task, and its training examples in the order of an epoch."""
     task = tasks.load(name, batch_size, seed, on_validation)
     batches = task.train.take(task.num_examples // batch_size)
     return task, tasks.collect(batches)
 
 
 def _by_frequency(labels, is_test):
-    """The labels, numbered by falling count in the training examples."""
+    """Returns the labels, renumbered in descending order of their training counts."""
     known = labels[~is_test]
     counts = np.bincount(known[known >= 0], minlength=labels.max() + 1)
     _, rank = frequency_order(counts)
@@ -181,7 +181,7 @@ def _by_frequency(labels, is_test):
 
 
 def _packages():
-    """The records of the package lists, as dicts of fields, one per name."""
+    """Returns the records of the package lists, as dicts of fields, one per name."""
     text = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, check=True).stdout
     records = {}
     for block in text.decode().split("\n\n"):

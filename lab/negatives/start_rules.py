@@ -63,7 +63,7 @@ class Run:
         self._order, self._first = {}, self.state()
 
     def state(self):
-        """The step, and a copy of all variables."""
+        """Returns the step, and a copy of all variables."""
         found = [*self.model.variables, *self.optimizer.variables]
         return self.step, [tf.identity(variable.value) for variable in found]
 
@@ -75,7 +75,7 @@ class Run:
             variable.assign(value)
 
     def rows(self, count):
-        """int32 `[count, batch_size]`: the examples of the next steps."""
+        """Returns int32 `[count, batch_size]`: the examples of the next steps."""
         size = self.options.batch_size
         places = np.arange(self.step * size, (self.step + count) * size)
         epochs, within = np.divmod(places, len(self.labels))
@@ -106,7 +106,7 @@ class Run:
         self.head.seed_state.assign([seed + 1, 0])
 
     def step_by_labels(self):
-        """The start by a rule of labels.
+        """Returns the step in which a search begins by the rule of labels.
 
         It is `num_classes / 200`, limited to the range from 100 to 1,000; or later, until half
         of 64 labels of the first batch have come back 15 times, at most three times this step.
@@ -125,7 +125,7 @@ class Run:
         return 3 * first
 
     def result(self, steps):
-        """P@1 in `steps` steps, the last of them with a falling rate; restores the state."""
+        """Returns P@1 in step `steps`, with a falling rate at the end. Restores the state."""
         state, begin, rate = self.state(), self.step, self.options.rate
         while self.step < steps:
             share = (steps - self.step) / max(1, steps - begin)
@@ -137,18 +137,18 @@ class Run:
         return p1
 
     def p1(self):
-        """P@1 on test examples."""
+        """Returns P@1 on test examples."""
         sample = self.task.test_sample(self.options.sample)
         return evaluate(self.model, *sample)["p1"]
 
     def signals(self):
-        """What the next batch shows, a dict of floats."""
+        """Returns the signals of the next batch, a dict of floats."""
         rows = self.rows(1)[0]
         found = self._look(tf.gather(self.features, rows), tf.gather(self.labels, rows))
         return {name: round(float(value), 4) for name, value in found.items()}
 
     def _signals(self, features, labels):
-        """What a batch shows: by its tail alone, and by all classes for some examples."""
+        """Returns signals of a batch: from its tail, and from all classes for some examples."""
         features, biases = self.encoder(features), self.head.bias.value
         table = self.head.embeddings.value
         ids, _, counts = self.sampler.tail.draw_shared(labels, tf.constant([7, 7], tf.int64))
@@ -255,7 +255,7 @@ class Measurement:
 
 
 def step_by_size(looks, num_classes):
-    """The start by a rule of the tail: its effective sample size falls below 16.
+    """Returns the first step in which the tail's effective sample size is below 16.
 
     It is at most `3 num_classes / 200`, limited to the range from 300 to 3,000.
     """

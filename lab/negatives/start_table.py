@@ -33,7 +33,7 @@ def main(arguments=None):
 
 
 def figures(run, units):
-    """`{start: P@1}` of a seed, with the starts by rules under their names.
+    """Returns `{start: P@1}` of a seed, with the starts by rules under their names.
 
     The P@1 of a rule is that of the nearest measured start, if that is at most a third away. A
     start after the learning rate has begun to fall counts as no search.
@@ -51,7 +51,7 @@ def figures(run, units):
 
 
 def table(runs):
-    """Markdown: one line per problem and length, means and deviations of P@1."""
+    """Returns means and deviations of P@1 as Markdown: one line per problem and length."""
     rows = []
     for problem, units, of_seeds in grouped(runs):
         cells = [mean_and_deviation(of_start(of_seeds, name)) for name in COLUMNS]
@@ -62,12 +62,12 @@ def table(runs):
 
 
 def of_start(of_seeds, name):
-    """P@1 of the seeds that measured a start."""
+    """Returns P@1 of the seeds that measured a start."""
     return [found[name] for found in of_seeds if name in found]
 
 
 def less_the_best(of_seeds, name):
-    """P@1 of a start less that of the best, over the seeds that measured the start.
+    """Returns P@1 of a start less that of the best, over the seeds that measured the start.
 
     The best is the start with the highest mean among those that all seeds measured.
     """
@@ -87,7 +87,7 @@ def grouped(runs):
 
 
 def draw(runs, path):
-    """Left: the size of the tail by step. Right: P@1 less that of the best start."""
+    """Draws two panels: the tail's size by step, and P@1 less that of the best start."""
     canvas, (left, right) = new_figure([11.0, 4.8], 2)
     problems = sorted({run["problem"] for run in runs})
     for style, problem in zip(line_styles(len(problems)), problems, strict=True):

@@ -69,14 +69,14 @@ def train(problem, start, seconds, seed, sample, on_validation):
 
 
 def table(runs):
-    """P@1 as Markdown: one line per start, one column per time."""
+    """Returns P@1 as Markdown: one line per start, one column per time."""
     times = sorted({run["seconds"] for run in runs})
     titles = {time: f"{time:g} s" for time in times}
     return grid(runs, "search from", "start", "seconds", titles)
 
 
 def _task(name, start, seed, sample, on_validation):
-    """A compiled model of a task, its training batches, and a function that tests it."""
+    """Returns a compiled model of a task, its training batches, and a function to test it."""
     search = {"search": None}
     if start != _NEVER:
         search = {"search_options": {"start_step": _step(start)}}
@@ -88,7 +88,7 @@ def _task(name, start, seed, sample, on_validation):
 
 
 def _text(name, start, seed, sample, on_validation):
-    """The same for a language model."""
+    """Like `_task`, for a language model."""
     search = {"sampler": "frequency"}
     if start != _NEVER:
         search = {

@@ -46,7 +46,7 @@ def main(arguments=None):
 
 
 def table(runs):
-    """The test figures as Markdown, in per cent: mean ± standard deviation over the seeds."""
+    """Returns the test figures as Markdown, in per cent: mean ± deviation over the seeds."""
     kinds = [kind for kind in ("unseen", "all") if kind in runs[0]["results"][0]["test"]]
     names = [f"{name}, {kind}" for kind in kinds for name in ("NDCG@10", "HitRate@10")]
     rows = []
@@ -71,7 +71,7 @@ def table(runs):
 
 
 def best_result(run):
-    """The evaluation with the best NDCG on the validation items."""
+    """Returns the evaluation with the best NDCG on the validation items."""
     kind = "unseen" if "unseen" in run["results"][0]["validation"] else "all"
     return max(run["results"], key=lambda one: one["validation"][kind]["ndcg"])
 

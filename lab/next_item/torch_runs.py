@@ -110,7 +110,7 @@ def _encode(model):
 
 
 def _sampled(model, features, labels):
-    """Sampled softmax with log-uniform negatives, shared by the batch, with replacement."""
+    """Computes the sampled softmax with log-uniform negatives, shared by the batch."""
     num_classes = len(model.table)
     drawn = (num_classes + 1.0) ** torch.rand(NUM_SAMPLED, dtype=torch.double) - 1
     drawn = drawn.long().clamp(max=num_classes - 1)
@@ -124,13 +124,13 @@ def _log_uniform(ids, num_classes):
 
 
 def _in_batch(model, features, labels, log_share):
-    """The labels of the other positions are the negatives."""
+    """Computes the softmax with the labels of the other positions as negatives."""
     drawn = labels
     return _softmax(model, features, labels, drawn, log_share[drawn] + np.log(len(drawn)))
 
 
 def _softmax(model, features, labels, drawn, log_counts):
-    """The softmax over the label and the drawn classes, corrected by their counts."""
+    """Returns the softmax over the label and the drawn classes, corrected by their counts."""
     own = (features * model.rows(labels)).sum(-1, keepdim=True)
     others = features @ model.rows(drawn).T - log_counts
     others = others.masked_fill(drawn == labels[:, None], -torch.inf)
@@ -182,7 +182,7 @@ def rectools(method, watch, seed):
 
 
 def unused_trainer():
-    """The trainer that RecTools requires before the model exists. `rectools` replaces it."""
+    """Returns a trainer, which RecTools requires at first. `rectools` replaces it."""
     from pytorch_lightning import Trainer
 
     return Trainer(accelerator="cpu", logger=False, enable_checkpointing=False)

@@ -35,7 +35,7 @@ def main(arguments=None):
 
 
 def table(rows, recalls):
-    """The fastest setting for each recall and method as Markdown, fastest methods first.
+    """Returns the fastest setting for each recall and method as Markdown, fastest first.
 
     MiB are those of the method's first setting, and CPU seconds those of its longest build.
 
@@ -69,7 +69,7 @@ def table(rows, recalls):
 
 
 def fastest(rows, method, recall):
-    """The row of a method with enough recall and the least CPU time; None without one.
+    """Returns the row of a method with enough recall and the least CPU time; None without one.
 
     None too for an index that `retrieval.build` chose for another recall.
     """

@@ -40,7 +40,7 @@ def main(arguments=None):
 
 
 def measure(kind, parts, options):
-    """Milliseconds to hash all `parts`, in the fastest of some runs."""
+    """Returns the milliseconds to hash all `parts`, in the fastest of some runs."""
     family = kind, options.dim, options.num_hashes, options.num_tables
     functions = hash_ops.hash_functions(*family, seed=[3, 4])
 

@@ -28,7 +28,7 @@ class LastRows(Watch):
     arrays = None
 
     def step(self, encode, table, known=None):
-        """As for a `Watch`."""
+        """See `Watch.step`."""
         self.num_steps += 1
         self.start()
         if self.spent < self.seconds:

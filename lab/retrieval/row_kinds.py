@@ -9,7 +9,7 @@ from lab.shared.command_line import new_parser
 
 
 def clusters(draws, num_classes, dim):
-    """Clusters of power-law sizes, by inner product: few common topics and many rare ones."""
+    """Returns clusters of power-law sizes, for inner products: few common, many rare topics."""
     centres = draws.standard_normal((num_classes // 50, dim))
     shares = 1 / np.arange(1, len(centres) + 1)
     members = draws.choice(len(centres), num_classes, p=shares / shares.sum())
@@ -18,13 +18,13 @@ def clusters(draws, num_classes, dim):
 
 
 def uniform(draws, num_classes, dim):
-    """Uniform rows, by Euclidean distance: `-|q - x|^2` ranks as `<q, x> - |x|^2 / 2`."""
+    """Returns uniform rows, ranked by `-|q - x|^2` or, equally, `<q, x> - |x|^2 / 2`."""
     rows = draws.random((num_classes, dim))
     return rows, -0.5 * (rows**2).sum(axis=1), draws.random((4096, dim))
 
 
 def duplicates(draws, num_classes, dim):
-    """Each row occurs five times, like classes with the same name."""
+    """Returns rows that occur five times each, like classes with the same name."""
     rows = np.repeat(draws.standard_normal((-(-num_classes // 5), dim)), 5, axis=0)
     rows = draws.permutation(rows[:num_classes])
     return rows, None, _near(draws, rows)
@@ -49,7 +49,7 @@ def main(arguments=None):
 
 
 def _near(draws, rows):
-    """Queries near some of the rows."""
+    """Returns queries near some of the rows."""
     queries = rows[draws.integers(0, len(rows), 4096)]
     return queries + 0.3 * draws.standard_normal(queries.shape)
 

@@ -6,7 +6,7 @@ _SEED = 0
 
 
 def class_vectors(task, dim=64):
-    """`[num_classes, dim]`: mean features of each class's examples, projected at random.
+    """Returns `[num_classes, dim]`, random projections of each class's mean features.
 
     Label trees cluster the same vectors: features are weighted by the logarithm of their
     rareness, and each example has length 1 ("positive instance feature aggregation", Prabhu et

@@ -4,7 +4,7 @@ import argparse
 
 
 def new_parser(program, description):
-    """A parser for `python -m lab.PROGRAM`, whose help is the docstring of the program."""
+    """Returns a parser for `python -m lab.PROGRAM`. Its help is the program's docstring."""
     return argparse.ArgumentParser(
         f"python -m lab.{program}",
         description=description,

@@ -14,7 +14,7 @@ def add_task():
 
 
 def _task(name, batch_size, seed, on_validation):
-    """Training examples of classes that are directions in space.
+    """Returns training examples of classes that are directions in space.
 
     `x = c_y + noise * n`, where c_y is the unit vector of the class, and n is a normal vector
     of mean squared length 1. The classes of examples are uniform. The test examples are

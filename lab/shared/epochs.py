@@ -82,7 +82,7 @@ def train(task_name, method, epochs, seed, overrides, sample, on_validation, num
 
 
 def _trained(task, method, settings, epochs):
-    """A trained model, and its `steps`, `seconds` and `cpu_seconds` (of all threads)."""
+    """Returns a trained model, its `steps`, `seconds` and `cpu_seconds` (of all threads)."""
     steps = max(1, round(epochs * task.num_examples / settings.batch_size))
     calls = min(settings.steps_per_execution, steps)
     settings = dataclasses.replace(settings, steps_per_execution=calls)
@@ -103,7 +103,7 @@ def _trained(task, method, settings, epochs):
 
 
 def table(runs):
-    """The runs as Markdown, one line per method: mean ± standard deviation over the seeds."""
+    """Returns the runs as Markdown, one line per method: mean ± deviation over the seeds."""
     head = ["method", "steps", "seconds", "CPU seconds", "P@1", "P@3", "P@5", "PSP@1"]
     head += ["PSP@3", "PSP@5", "exact loss"]
     rows = []

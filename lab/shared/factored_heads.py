@@ -32,7 +32,7 @@ class FactoredHead:
     from_zero: bool = False
 
     def layers(self, num_classes, learning_rate):
-        """The layers from features to logits."""
+        """Returns the layers from features to logits."""
         if not self.from_zero:
             return [FactoredOutput(num_classes, learning_rate)]
         rows = FactoredOutput(num_classes, learning_rate, embeddings_initializer="zeros")

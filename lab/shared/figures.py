@@ -4,13 +4,13 @@ import statistics
 
 
 def mean_and_deviation(values, digits=1):
-    """Mean ± standard deviation as text; a single value alone; "" without values."""
+    """Returns "mean ± standard deviation"; a single value alone; "" without values."""
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):,.{digits}f}{spread}" if values else ""
 
 
 def markdown(head, rows):
-    """A table of texts. Cells are aligned to the right, except in the first column.
+    """Returns a Markdown table of texts. Cells are right-aligned, except in the first column.
 
     Args:
         head: title of each column.
@@ -21,7 +21,7 @@ def markdown(head, rows):
 
 
 def grid(runs, corner, row, column, titles, figure="p1"):
-    """A figure as Markdown: a line per value of `row`, a column per value of `column`.
+    """Returns a figure as Markdown: a line per value of `row`, a column per value of `column`.
 
     Args:
         runs: dicts; several in a cell are shown as mean ± standard deviation. A run whose

@@ -44,7 +44,7 @@ def settings(options):
 
 
 def table(runs, figure="test_perplexity"):
-    """A figure of the runs as Markdown: a line per sampler, a column per number of negatives.
+    """Returns a figure as Markdown: samplers as lines, numbers of negatives as columns.
 
     With several seeds, mean ± standard deviation. Precisions are in per cent.
     """

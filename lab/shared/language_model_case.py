@@ -80,7 +80,7 @@ class Setting:
 
 
 def load(setting):
-    """The text of a setting, with a validation split."""
+    """Returns the text of a setting, with a validation split."""
     return datasets.load(
         setting.dataset,
         batch_size=setting.batch_size,
@@ -92,7 +92,7 @@ def load(setting):
 
 
 def build_model(data, setting):
-    """The compiled model of a setting: ids `[batch, time]` to logits over all words."""
+    """Returns the compiled model of a setting: ids `[batch, time]` to logits over all words."""
     words = keras.layers.Embedding(data.num_classes, setting.width)
     head = FACTORED_HEADS.get(setting.sampler)
     if head is None:
@@ -145,7 +145,7 @@ def train(setting):
 
 
 def unigram_perplexity(data):
-    """Test perplexity of the word frequencies in training, with one added to each count."""
+    """Returns the test perplexity of the training word frequencies, with add-one smoothing."""
     counts = data.label_counts + 1.0
     log_probabilities = np.log(counts / counts.sum())
     return math.exp(-log_probabilities[data.test_tokens[1:]].mean())
@@ -171,7 +171,7 @@ def _sampler(data, setting):
 
 
 def _metrics(setting, head):
-    """Precision, and perplexity where the loss is that of probabilities."""
+    """Returns the precision, and perplexity where the loss is that of probabilities."""
     absolute = setting.absolute if head is None else head.absolute
     ranks = [
         metrics.PrecisionAtK(1, absolute, name="p1"),
@@ -199,7 +199,7 @@ def _no_figures(model, seconds, steps):
 
 
 def _figures(model, batches, setting, split):
-    """`p1` and `top10` in per cent and, where defined, `perplexity`; named after the split."""
+    """Returns `p1` and `top10` in per cent, and any `perplexity`, named after the split."""
     if setting.sample:
         batches = batches.take(math.ceil(setting.sample / setting.batch_size))
     found = model.evaluate(batches, verbose=0, return_dict=True)

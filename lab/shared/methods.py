@@ -18,7 +18,7 @@ from tf_largeout.layers import HierarchicalOutput
 
 
 def normalized_at_start(task, settings):
-    """`ours` with each bias at -log(num_classes).
+    """Returns `ours` with each bias at -log(num_classes).
 
     NCE treats logits as log-probabilities, so their exponentials should sum to 1 at the start.
     With biases of 0, the first steps only lower all logits, and the model hardly learns
@@ -29,25 +29,25 @@ def normalized_at_start(task, settings):
 
 
 def hierarchical(task, settings, clusters=None):
-    """A two-level softmax with clusters of consecutive ids, which have similar frequencies."""
+    """Returns a two-level softmax. Clusters are consecutive ids, with similar frequencies."""
     output = HierarchicalOutput(task.num_classes, clusters=clusters)
     return keras.Sequential([task.input(), task.encoder(settings.dim), output])
 
 
 def hierarchical_k_means(task, settings):
-    """The same with clusters of classes whose examples have similar features."""
+    """Like `hierarchical`, with clusters of classes whose examples have similar features."""
     clusters = HierarchicalOutput.clusters_of(class_vectors(task))
     return hierarchical(task, settings, clusters)
 
 
 def factored(task, settings, head):
-    """The task's encoder and a `FactoredOutput` with a `FactoredHead`."""
+    """Returns the task's encoder and a `FactoredOutput` with a `FactoredHead`."""
     output = head.layers(task.num_classes, settings.class_rate)
     return keras.Sequential([task.input(), task.encoder(settings.dim), *output])
 
 
 def with_any_sampler(task, settings):
-    """`ours` with the samplers of `SAMPLERS`, not only those of the package."""
+    """Returns `ours` with the samplers of `SAMPLERS`, not only those of the package."""
     return ours(task, settings, samplers=SAMPLERS)
 
 
@@ -56,13 +56,13 @@ def _sampled(title, search=None, **options):
 
 
 def _absolute(title, search):
-    """`_sampled` with the softmax of `|logit|`, the partner of an even kernel."""
+    """Returns `_sampled` with the softmax of `|logit|`, the partner of an even kernel."""
     method = _sampled(f"{title}, absolute softmax", search, loss=losses.AbsoluteSoftmaxLoss)
     return dataclasses.replace(method, score=tf.abs)
 
 
 def _factored(head):
-    """A method with a `FactoredHead` and the settings of the others."""
+    """Returns a method with a `FactoredHead` and the settings of the others."""
     method = method_of_ours(
         f"tf_largeout, {head.title}",
         loss=head.loss,

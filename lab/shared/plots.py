@@ -6,7 +6,7 @@ from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
 
 
 def draw_factored(report, path):
-    """Processor time of a step against the number of classes, one line per method."""
+    """Draws processor time of a step against the number of classes, one line per method."""
     rows = [row for row in report["rows"] if "error" not in row]
     figure, axes = new_figure([8.0, 5.2])
     methods = list(dict.fromkeys(row["method"] for row in rows))
@@ -22,7 +22,7 @@ def draw_factored(report, path):
 
 
 def draw_hardness(report, figures, path):
-    """One panel per figure, one line per sampler, against seconds of training."""
+    """Draws one panel per figure, one line per sampler, against seconds of training."""
     points = report["points"]
     seconds = [point["seconds"] for point in points]
     canvas, panels = new_figure([4.2 * len(figures), 4.2], len(figures))
@@ -42,7 +42,7 @@ def draw_hardness(report, figures, path):
 
 
 def draw_likelihood(runs, titles, path, title):
-    """One panel per figure, one line per method, means over the seeds against epochs."""
+    """Draws one panel per figure, one line per method, means over the seeds against epochs."""
     figures = list(runs[0]["points"][0])
     canvas, panels = new_figure([5.2 * len(figures), 4.6], len(figures))
     names = list(dict.fromkeys(run["estimator"] for run in runs))
@@ -64,7 +64,7 @@ def draw_likelihood(runs, titles, path, title):
 
 
 def draw_perplexity(runs, path):
-    """Test perplexity against negatives per step, one line per sampler, mean of its seeds.
+    """Draws mean test perplexity over seeds against negatives per step, one line per sampler.
 
     Args:
         runs: Dicts with `title`, `num_sampled` (None is drawn as a dashed line) and
@@ -90,7 +90,7 @@ def draw_perplexity(runs, path):
 
 
 def draw_growth(report, path):
-    """P@1 against steps, one line per run, for all examples and for those of new classes."""
+    """Draws P@1 against steps, one line per run, for all examples and for new classes."""
     figure, panels = new_figure([11.0, 4.8], 2)
     titles = {"p1": "all examples", "p1_new": "examples of added classes"}
     for axes, (name, title) in zip(panels, titles.items(), strict=True):

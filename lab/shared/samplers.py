@@ -28,7 +28,7 @@ def _bigram(data, num_sampled, **options):
 
 
 def _draws(sampler_class, **fixed):
-    """A sampler without a tail; ignores the tail of the settings."""
+    """Returns a sampler without a tail; ignores the tail of the settings."""
     return lambda task, num_sampled, tail=None, **options: sampler_class(
         num_sampled, **fixed, **options
     )

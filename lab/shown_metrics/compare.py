@@ -102,7 +102,7 @@ class _Evaluation(keras.callbacks.Callback):
 
 
 def table(runs):
-    """P@1 of each epoch as Markdown."""
+    """Returns P@1 of each epoch as Markdown."""
     lines = ["| negatives | seed | epoch | shown by `fit` | `ExactMetrics` | `evaluate` |"]
     lines.append("|---|---:|---:|---:|---:|---:|")
     for run in runs:

@@ -33,7 +33,7 @@ def main(arguments=None):
 
 
 def times(options, batch_size):
-    """Median seconds of one batch, for each pass, as lists: without and with `normalize`."""
+    """Returns the median seconds per batch of each pass, without and with `normalize`."""
     draws = np.random.default_rng(0)
     x = draws.normal(size=(batch_size, options.dim)).astype("float32")
     y = draws.integers(options.num_classes, size=batch_size)
@@ -55,7 +55,7 @@ def times(options, batch_size):
 
 
 def table(runs):
-    """Milliseconds per batch as Markdown."""
+    """Returns the milliseconds per batch as Markdown."""
     lines = ["| examples | pass | `normalize=False` | `normalize=True` | ratio |"]
     lines.append("|---:|---|---:|---:|---:|")
     for run in runs:

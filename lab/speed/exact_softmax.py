@@ -51,7 +51,7 @@ def main(arguments=None):
 
 
 def limits_ms(problem, batch_size, limits):
-    """Least time of a step for each type of products; see the module's docstring."""
+    """Returns the least time of a step for each type of products; see the module docstring."""
     numbers = problem["num_classes"] * problem["dim"]
     memory = _PASSES * 4 * numbers / (limits["gb_per_s"] * 1e9)
     return {
@@ -61,7 +61,7 @@ def limits_ms(problem, batch_size, limits):
 
 
 def times_table(runs):
-    """Milliseconds per step as Markdown, with a column for each number of cores."""
+    """Returns the milliseconds per step as Markdown, with a column for each number of cores."""
     columns = [
         {
             **{row["variant"]: row["ms"] for row in run["rows"]},
@@ -75,7 +75,7 @@ def times_table(runs):
 
 
 def left_out_table(problem):
-    """The shares of skipped tiles in per cent, as Markdown."""
+    """Returns the shares of skipped tiles in per cent, as Markdown."""
     head = ["skipped probability of an example, at most", "in order", "most certain grouped"]
     shares = problem["left_out"].items()
     return markdown(head, [[str(mass), *(f"{100 * x:.1f}" for x in of)] for mass, of in shares])

@@ -68,7 +68,7 @@ def save_problem(problem):
 
 
 def shares_left_out(logits, mass):
-    """Shares of the gradient's tiles that can be omitted.
+    """Returns the shares of the gradient's tiles that can be omitted.
 
     For each 64 rows, tiles are omitted in rising order of their largest probability in a row,
     while the omitted probability of each row is at most `mass`.
@@ -98,7 +98,7 @@ def _share_left_out(of_tile, mass):
 
 
 def figures(problem, cores, rounds):
-    """Median milliseconds per step of each of `VARIANTS`, and the limits of the machine."""
+    """Returns the median ms per step of each of `VARIANTS`, and the limits of the machine."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
     tf.config.threading.set_intra_op_parallelism_threads(cores)
     arrays = np.load(problem.path)
@@ -137,7 +137,7 @@ def _cross_entropy():
 
 
 def _times(models, features, labels, problem, rounds):
-    """Seconds of each round's step, by model, without the first, which traces the graph."""
+    """Returns the seconds of each step by model, without the first, which traces the graph."""
     times = {name: [] for name in models}
     for turn in range(rounds + 1):
         first = turn % _BATCHES * problem.batch_size

@@ -63,14 +63,14 @@ def main(arguments=None):
 
 
 def gflops(shape, calls):
-    """GFLOP per CPU second of each library and layout, as a dict of dicts."""
+    """Returns the GFLOP per CPU second of each library and layout, as a dict of dicts."""
     measure = functools.partial(_gflops, shape=shape, calls=calls)
     found = turns.call_in_turns([measure] * len(LIBRARIES), list(LIBRARIES.values()))
     return dict(zip(LIBRARIES, found, strict=True))
 
 
 def _gflops(turn, shape, calls):
-    """The median over the calls; the layouts of a process take turns as well."""
+    """Returns the median over the calls; the layouts of a process take turns as well."""
     machine.use("cpu", 1)
     batch, num_rows, dim = shape
     rng = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def _gflops(turn, shape, calls):
 
 
 def _exact_scan(batch, dim):
-    """A function that computes the log partition over some classes, and its operations."""
+    """Returns a function that computes a log partition, and its number of operations."""
     classes = tf.Variable(tf.random.normal([_SCANNED, dim]))
     features, labels = tf.random.normal([batch, dim]), tf.zeros([batch, 1], tf.int64)
     return (
@@ -109,12 +109,12 @@ def _square(size):
 
 
 def _together(layout):
-    """A compiled function of several triples. Of each product it returns one number."""
+    """Returns a compiled function of several triples, which returns one number per product."""
     return tf.function(lambda arrays: [layout(*three)[0, 0] for three in arrays])
 
 
 def step_rows(shape, options):
-    """The rows of `measure_in_turns` of a whole step, one for each library."""
+    """Returns the rows of `measure_in_turns` of a whole step, one for each library."""
     batch, num_rows, dim = shape
     case = StepCase(
         "ours",
@@ -131,7 +131,7 @@ def step_rows(shape, options):
 
 
 def products_table(products):
-    """GFLOP per CPU second as Markdown, a column for each shape and library."""
+    """Returns the GFLOP per CPU second as Markdown, a column per shape and library."""
     columns = [
         (f"{' x '.join(map(str, row['shape']))}, {name}", row["gflops"][name])
         for row in products
@@ -143,7 +143,7 @@ def products_table(products):
 
 
 def steps_table(steps):
-    """CPU milliseconds of whole steps as Markdown."""
+    """Returns the CPU milliseconds of whole steps as Markdown."""
     rows = []
     for step in steps:
         fast, slow = step["rows"]

@@ -36,7 +36,7 @@ def main(arguments=None):
 
 
 def measure(num_words, options):
-    """Median milliseconds per step of each model at one size."""
+    """Returns the median milliseconds per step of each model at one size."""
     rng = np.random.default_rng(0)
     shape = [_BATCHES, options.batch_size, options.length + 1]
     batches = rng.integers(num_words, size=shape)
@@ -58,7 +58,7 @@ def measure(num_words, options):
 
 
 def language_model(num_words, kind, tied, options):
-    """A compiled model `[batch, length]` ids to logits `[batch, length, num_words]`."""
+    """Returns a compiled model `[batch, length]` ids to logits `[batch, length, num_words]`."""
     ids = keras.Input([options.length], dtype="int64")
     if kind == "Embedding":
         table = keras.layers.Embedding(num_words, options.dim)

@@ -120,7 +120,7 @@ def _ours(out, steps):
 
 
 def _stock(out, seconds, settings):
-    """A `TrainingRun` of each stock method, with the settings of ours where possible."""
+    """Returns a `TrainingRun` per stock method, with our method's settings where possible."""
     shared = {name: getattr(settings, name) for name in _SHARED}
     every = seconds / _POINTS
     return [_run(out, method, seconds, every, overrides=shared) for method in STOCK]

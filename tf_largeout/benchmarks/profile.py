@@ -43,7 +43,7 @@ def main(arguments=None):
 
 
 def profile(task_name, method, overrides):
-    """Milliseconds of each of `PARTS`, and the limits of the machine, as a dict."""
+    """Returns the milliseconds of each of `PARTS` and the limits of the machine, as a dict."""
     overrides = {**METHODS[method].searching_at_once(), **overrides}
     settings = METHODS[method].settings_for(task_name, **overrides)
     task = tasks.load(task_name, settings.batch_size)
@@ -66,7 +66,7 @@ def profile(task_name, method, overrides):
 
 
 def _row_bytes(task, batches, settings):
-    """Bytes of rows read, of gradients written and read, and of the optimizer's passes."""
+    """Returns the bytes of rows read, of gradients written and read, and of the optimizer."""
     distinct = settings.num_sampled
     for features, labels in batches:
         parts = [labels, features] if task.num_features else [labels]

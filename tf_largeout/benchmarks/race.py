@@ -71,7 +71,7 @@ def table(logs):
 
 
 def seconds_to(log, p1):
-    """Training seconds until P@1 first reaches `p1`, interpolated linearly."""
+    """Returns the training seconds until P@1 first reaches `p1`, interpolated linearly."""
     if p1 <= 0:
         return 0.0
     before, reached = 0.0, 0.0

@@ -128,7 +128,7 @@ def _found(search, queries, k):
 
 
 def _share_found(problem, queries, exact, found):
-    """The share of `found` whose score is at least that of the last exact best class."""
+    """Returns the share of `found` that scores at least as high as the exact k-th class."""
     rows = zip(queries, exact, found, strict=True)
     shares = []
     for query, best, other in rows:
@@ -141,13 +141,13 @@ def _share_found(problem, queries, exact, found):
 
 
 def _precision(found, labels):
-    """P@1 in per cent: how often the first class is a label."""
+    """Returns P@1 in per cent: how often the first class is a label."""
     labels = labels.reshape(len(labels), -1)
     return 100.0 * float((found[:, :1] == labels).any(axis=1).mean())
 
 
 def _times(search, queries, k, batch, seconds):
-    """Wall and CPU milliseconds, and queries per second; see the module's docstring."""
+    """Returns wall and CPU milliseconds, and queries per second; see the module docstring."""
     milliseconds, first, end, cpu = [], 0, None, 0.0
     while end is None or time.perf_counter() < end or len(milliseconds) < _WARM_UP + 10:
         if len(milliseconds) == _WARM_UP:
@@ -165,7 +165,7 @@ def _times(search, queries, k, batch, seconds):
 
 
 def _trained(options):
-    """Path of the weights and queries of a trained model, which is trained if needed."""
+    """Returns the path of a model's weights and queries. Trains the model if needed."""
     directory = pathlib.Path(options.out)
     path = directory / f"{options.task.replace('/', '-')}.npz"
     if not path.exists():
@@ -197,7 +197,7 @@ def _write_weights(model_path, task_name, path):
 
 
 def _draw(report, options):
-    """Recall against queries per second, for the first k and batch size, without filters."""
+    """Draws recall against queries per second for the first k and batch size, unfiltered."""
     chosen = (options.k[0], options.batches[0])
     rows = [
         {"search": row["method"], "qps": row["qps"], "recall": row["recall"]}

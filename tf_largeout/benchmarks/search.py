@@ -70,7 +70,7 @@ def main(arguments=None):
 
 
 def measure(sampler, weights, bias, batches, exact):
-    """Recall, milliseconds per batch, seconds of a rebuild and MiB of state, as a dict.
+    """Returns the recall, ms per batch, seconds per rebuild and MiB of state, as a dict.
 
     Args:
         sampler: A `HardNegativeSampler` that searches for k classes.
@@ -125,13 +125,13 @@ def _exact_top_k(weights, bias, batches, k):
 
 
 def _batches(queries, batch_size, count):
-    """`count` batches, repeated if there are too few queries."""
+    """Returns `count` batches, repeated if there are too few queries."""
     rows = np.arange(count * batch_size) % len(queries)
     return [tf.constant(queries[part]) for part in np.split(rows, count)]
 
 
 def _problem(options):
-    """Class embeddings, biases and queries."""
+    """Returns class embeddings, biases and queries."""
     if options.weights:
         with np.load(options.weights) as file:
             return tuple(np.asarray(file[name], np.float32) for name in "WbH")

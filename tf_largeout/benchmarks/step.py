@@ -95,7 +95,7 @@ def main(arguments=None):
 
 
 def limit_ms(case, limits):
-    """Least time of a step: products at the machine's rate, then bytes through memory.
+    """Returns the least time of a step: its products and bytes at the machine's rates.
 
     A row is read for the logits, and its gradient is written and read. The optimizer reads and
     writes weight and slots: with Adam, 9 passes in all. A logit is written, and the softmax and

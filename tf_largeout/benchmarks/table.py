@@ -69,8 +69,9 @@ def main(arguments=None):
 
 
 def read_logs(paths):
-    """The logs with at least one point at `paths`: files, folders of them, reports of a race.
+    """Returns the logs at `paths` with at least one point.
 
+    A path is a log, a folder of logs, or the report of a race.
     If several folders have a log of one method, the folder's name is added to the title.
 
     Raises:
@@ -110,7 +111,7 @@ def comparison(logs, reference=None):
 
 
 def _aims(logs, reference):
-    """P@1 that is each of `_SHARES` of the last P@1 of the reference."""
+    """Returns each of `_SHARES` times the last P@1 of the reference."""
     references = [log for log in logs if reference in (log["method"], log["title"])]
     if len(references) != 1:
         raise ValueError(
@@ -168,7 +169,7 @@ def write_markdown(path, rows, columns=LEARNING):
 
 
 def _cells(rows, columns):
-    """Headings and rows as text; '-' for values that are unknown or were not reached."""
+    """Returns headings and rows as text, with '-' for unknown or unreached values."""
     lines = [[heading for _, heading, _ in columns]]
     for row in rows:
         values = [(row.get(name), form) for name, _, form in columns]

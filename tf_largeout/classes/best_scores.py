@@ -81,7 +81,7 @@ def best_left(
 
 
 def are_among(ids: tf.Tensor, exclude: tf.Tensor) -> tf.Tensor:
-    """Tells which `ids`, `[B, m]`, are excluded for their example by `exclude`, `[B, n]`.
+    """Returns which `ids`, `[B, m]`, `exclude`, `[B, n]`, excludes for their example.
 
     Negative ids are never excluded. The search in sorted lists takes O(m + n) memory per
     example. Comparing all pairs would take O(m n).

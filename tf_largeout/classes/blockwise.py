@@ -138,7 +138,7 @@ def at_labels(
 def scores_higher(
     scores: tf.Tensor, ids: tf.Tensor, own_scores: tf.Tensor, own_ids: tf.Tensor
 ) -> tf.Tensor:
-    """Tells which classes rank above others; equal scores rank by the lower id."""
+    """Returns which classes rank above others. With equal scores, the lower id is higher."""
     ties = (scores == own_scores) & (ids < own_ids)
     return ((scores > own_scores) & (ids != own_ids)) | ties
 

@@ -43,7 +43,7 @@ class CappedScores(MappedScores):
         return self.original.shards()
 
     def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """As `ClassMatrix.variables`."""
+        """See `ClassMatrix.variables`."""
         return self.original.variables()
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None] | None:
@@ -52,7 +52,7 @@ class CappedScores(MappedScores):
     def dots_and_rows(
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """As `ClassMatrix.dots_and_rows`, with capped logits."""
+        """Like `ClassMatrix.dots_and_rows`, with capped logits."""
         logits, rows, biases = self.original.dots_and_rows(features, ids, shared_ids)
         return self.capped(logits), rows, biases
 
@@ -63,7 +63,7 @@ class CappedScores(MappedScores):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
-        """As `ClassScorer.statistics`. If ranks are used, another pass computes them."""
+        """Like `ClassScorer.statistics`. If ranks are used, another pass computes them."""
         self._require_float32(compute_dtype)
         features = tf.cast(features, tf.float32)
         if training:
@@ -88,7 +88,7 @@ class CappedScores(MappedScores):
         return self.capped(scores), ids
 
     def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """As `ClassScorer.ranked_scores`: ranks are those of the logits without a soft cap."""
+        """See `ClassScorer.ranked_scores`. Not capped: a soft cap does not change ranks."""
         return self.original.ranked_scores(features, ids)
 
     def absolute(self) -> "CappedScores":

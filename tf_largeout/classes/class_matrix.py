@@ -59,7 +59,7 @@ class ClassMatrix(ClassScorer):
             )
 
     def tables(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """As `variables`, but the embeddings may be rows in bfloat16."""
+        """Like `variables`, but the embeddings may be rows in bfloat16."""
         for weight in (None if self.is_rounded else self._embeddings, self._bias):
             if weight is not None and str(weight.dtype) != "float32":
                 raise ValueError(
@@ -72,7 +72,7 @@ class ClassMatrix(ClassScorer):
         )
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """As `ClassScorer.as_products`: new variables if the rows are in bfloat16."""
+        """Like `ClassScorer.as_products`: new variables if the rows are in bfloat16."""
         if not self.is_rounded:
             return self.variables()
         return new_products(self.values(), None if self._bias is None else self._bias.value)
@@ -156,7 +156,7 @@ class ClassMatrix(ClassScorer):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
-        """As `ClassScorer.statistics`, in one pass over the classes."""
+        """Like `ClassScorer.statistics`, in one pass over the classes."""
         if self.is_rounded:
             return statistics_in_blocks(self, features, labels, compute_dtype, training)
         features = tf.cast(features, tf.float32)
@@ -169,7 +169,7 @@ class ClassMatrix(ClassScorer):
     def ranked_scores(
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
     ) -> tf.Tensor:
-        """As `ClassScorer.ranked_scores`, without a pass over the classes; 0 at padding.
+        """Like `ClassScorer.ranked_scores`, without a pass over the classes; 0 at padding.
 
         Args:
             features: Float `[B, dim]`.
@@ -200,7 +200,7 @@ class ClassMatrix(ClassScorer):
         )[1]
 
     def mean_logits(self, features: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """As `ClassScorer.mean_logits`, from the means of the embeddings and biases."""
+        """Like `ClassScorer.mean_logits`, from the means of the embeddings and biases."""
         if self.is_rounded and not training:
             return super().mean_logits(features)
         bias = self.tables()[1]

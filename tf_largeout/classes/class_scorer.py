@@ -54,7 +54,7 @@ class ClassScorer:
         return tf.where(logits > logits.dtype.min, capped, logits)
 
     def shards(self) -> list[ClassShard]:
-        """The ranges of classes over which search structures are built, in their order."""
+        """Returns the ranges of classes that have search structures of their own, in order."""
         return [ClassShard(matrix=self, first=0, num_rows=self.num_classes)]
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None] | None:

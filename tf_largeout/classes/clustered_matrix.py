@@ -136,7 +136,7 @@ class ClusteredMatrix(ClassScorer):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
-        """As `ClassScorer.statistics`, in two passes over the classes.
+        """Like `ClassScorer.statistics`, in two passes over the classes.
 
         The `log_partition` is 0, because the probabilities sum to 1.
         """
@@ -154,7 +154,7 @@ class ClusteredMatrix(ClassScorer):
     def fold_logits(
         self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
     ) -> Any:
-        """As `ClassScorer.fold_logits`, after another pass over all classes."""
+        """Like `ClassScorer.fold_logits`, after another pass over all classes."""
         no_labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
         shifts, _ = self._first_pass(features, no_labels, options.get("width", 1))
         return self._second_pass(features, shifts, function, state, **options)
@@ -203,7 +203,7 @@ class ClusteredMatrix(ClassScorer):
         state: Any,
         **options: Any,
     ) -> Any:
-        """`fold_logits`, given the `shifts` of `_first_pass`."""
+        """Returns `fold_logits`, given the `shifts` of `_first_pass`."""
         cluster_of_class = local_variable(self._cluster_of_class)
 
         def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
@@ -213,7 +213,7 @@ class ClusteredMatrix(ClassScorer):
         return self._matrix.fold_logits(features, shifted, state, **options)
 
     def _log_cluster_probabilities(self, features: tf.Tensor) -> tf.Tensor:
-        """float32 `[num_clusters, B]`, of features `[B, dim]`."""
+        """Returns float32 `[num_clusters, B]`, of features `[B, dim]`."""
         logits = tf.cast(self.clusters.logits(features), tf.float32)
         return tf.transpose(tf.nn.log_softmax(logits))
 

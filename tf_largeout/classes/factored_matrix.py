@@ -50,7 +50,7 @@ class FactoredMatrix(ClassScorer):
         return self._weights
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """As `ClassScorer.as_products`: new variables, computed by this call."""
+        """Like `ClassScorer.as_products`: new variables, computed by this call."""
         biases = self.biases()
         if self._raise:
             zeros = tf.zeros([self.num_classes]) if biases is None else biases

@@ -180,7 +180,7 @@ def class_rows(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTensor:
 
 
 def _ids_of_mask(mask: tf.Tensor) -> str:
-    """Says how to convert a mask over all classes, of one or several queries, to ids."""
+    """Returns a hint how to convert a mask over all classes, per query or not, to ids."""
     if mask.shape.rank == 1:
         return "For a mask over all classes, pass the ids: numpy.flatnonzero(mask)."
     return (

@@ -26,7 +26,7 @@ class NormalizedMatrix(ClassMatrix):
         return unit_length(rows)
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """As `ClassScorer.as_products`: a new variable with the normalized rows."""
+        """Like `ClassScorer.as_products`: a new variable with the normalized rows."""
         return tf.Variable(self.values(), trainable=False, name="embeddings"), (
             self.tables()[1]
         )
@@ -37,7 +37,7 @@ class NormalizedMatrix(ClassMatrix):
     def dots_and_rows(
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """As `ClassMatrix.dots_and_rows`, with normalized rows.
+        """Like `ClassMatrix.dots_and_rows`, with normalized rows.
 
         The length of a row is computed once, even if its class is in `ids` several times.
         """
@@ -65,7 +65,7 @@ class NormalizedMatrix(ClassMatrix):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
-        """As `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
+        """Like `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
         if training or not self.has_own_pass():
             return statistics_in_blocks(self, features, labels, compute_dtype, training)
         self._require_float32(compute_dtype)
@@ -80,7 +80,7 @@ class NormalizedMatrix(ClassMatrix):
     def ranked_scores(
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
     ) -> tf.Tensor:
-        """As `ClassMatrix.ranked_scores`, on a GPU by a pass over the classes."""
+        """See `ClassMatrix.ranked_scores`. On a GPU, a pass over the classes computes them."""
         features = tf.cast(features, tf.float32)
         if not self.has_own_pass():
             return ClassScorer.ranked_scores(self, features, ids)

@@ -24,7 +24,7 @@ class AllScores(Protocol):
     def log_partitions(
         self, features: tf.Tensor, log_weight: Elementwise | None = None
     ) -> tf.Tensor:
-        """As `ClassScorer.log_partitions`."""
+        """See `ClassScorer.log_partitions`."""
 
 
 Probabilities = Callable[[tf.Tensor, tf.Tensor, AllScores], tf.Tensor]

@@ -74,7 +74,7 @@ class ShardedMatrix(ClassScorer):
         return self._shards
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """As `ClassScorer.as_products`: new variables on this machine, for all shards."""
+        """Like `ClassScorer.as_products`: new variables on this machine, for all shards."""
         biases = [bias.value for bias in self._biases]
         return new_products(self.values(), tf.concat(biases, axis=0) if biases else None)
 
@@ -95,7 +95,7 @@ class ShardedMatrix(ClassScorer):
     def dots_and_rows(
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """As `ClassMatrix.dots_and_rows`."""
+        """See `ClassMatrix.dots_and_rows`."""
         ids = self._checked(ids)
         places, parts = split(self._shards, self._checked(shared_ids))
         logits, rows, biases = None, [], []
@@ -122,7 +122,7 @@ class ShardedMatrix(ClassScorer):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
-        """As `ClassScorer.statistics`, in one pass over each shard.
+        """Like `ClassScorer.statistics`, in one pass over each shard.
 
         In training, one pass computes log partitions and logits, with one gradient. If ranks
         are used, another pass computes them. Outside training, the logits of the labels are
@@ -169,7 +169,7 @@ class ShardedMatrix(ClassScorer):
     def ranked_scores(
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
     ) -> tf.Tensor:
-        """As `ClassMatrix.ranked_scores`."""
+        """See `ClassMatrix.ranked_scores`."""
         if not self._has_own_pass:
             return ClassScorer.ranked_scores(self, tf.cast(features, tf.float32), ids)
 
@@ -244,7 +244,7 @@ class ShardedMatrix(ClassScorer):
     def fold_logits(
         self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
     ) -> Any:
-        """As `ClassScorer.fold_logits`, on the devices of the rows, one shard after another."""
+        """Like `ClassScorer.fold_logits`, on the devices of the rows, shard by shard."""
         classes = options.pop("classes", None)
 
         def fold(shard: ClassShard, state: Any) -> Any:

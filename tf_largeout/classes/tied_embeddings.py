@@ -214,7 +214,7 @@ def _require_transposed_table(
 
 
 def _layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
-    """All layers before a symbolic tensor, and the layers in those that are models."""
+    """Yields all layers before a symbolic tensor, and the layers in those that are models."""
     pending, seen = keras.tree.flatten(features), set()
     while pending:
         operation = operation_before(pending.pop())

@@ -58,7 +58,7 @@ class TowerMatrix(ClassScorer):
         )
 
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """As `ClassScorer.as_products`: new variables with the computed rows."""
+        """Like `ClassScorer.as_products`: new variables with the computed rows."""
         return new_products(self.values(), None if self._bias is None else self._bias.value)
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
@@ -70,7 +70,7 @@ class TowerMatrix(ClassScorer):
         return self._current().values()
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
-        """As `ClassScorer.logits`; with gradients, unless `evaluate` or `predict` runs."""
+        """Like `ClassScorer.logits`; with gradients, unless `evaluate` or `predict` runs."""
         if training_of_step() is False:
             return self._current().logits(features)
         rows = tf.cast(self._all_rows(), features.dtype)
@@ -83,7 +83,7 @@ class TowerMatrix(ClassScorer):
     def dots_and_rows(
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """As `ClassMatrix.dots_and_rows`; computes the row of each distinct class once."""
+        """Like `ClassMatrix.dots_and_rows`; computes the row of each distinct class once."""
         own = tf.maximum(ids, 0)
         both = tf.concat([tf.reshape(own, [-1]), shared_ids], axis=0)
         sizes = [tf.size(own), tf.size(shared_ids)]
@@ -103,7 +103,7 @@ class TowerMatrix(ClassScorer):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
-        """As `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
+        """Like `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
         if not training:
             return self._current().statistics(features, labels, compute_dtype)
         self._require_float32(compute_dtype)
@@ -115,7 +115,7 @@ class TowerMatrix(ClassScorer):
     def ranked_scores(
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
     ) -> tf.Tensor:
-        """As `ClassScorer.ranked_scores`."""
+        """See `ClassScorer.ranked_scores`."""
         return self._current().ranked_scores(features, ids, compute_dtype)
 
     def exact_scores(
@@ -180,12 +180,12 @@ class TowerMatrix(ClassScorer):
 
 
 def _trains() -> bool:
-    """Whether rows with gradients are for training; in a loop of the user, they always are."""
+    """Returns whether rows are needed for training. In a custom training loop, always True."""
     return training_of_step() is not False
 
 
 def _fingerprint(weight: Any, place: int) -> tf.Tensor:
-    """A number in `[0, 2^31)` that differs, with high probability, if a weight changes."""
+    """Returns a number in `[0, 2^31)` that very probably changes if a weight changes."""
     values = tf.reshape(tf.convert_to_tensor(weight), [-1])
     if values.dtype.is_floating:
         bits = tf.bitcast(tf.cast(values, tf.float32), tf.int32)

@@ -101,7 +101,7 @@ def _inner_optimizers(optimizer: Any) -> dict[str, Any]:
 
 
 def _random(model: keras.Model) -> list[tf.Variable]:
-    """Random states, e.g. of dropout, which checkpoints of Keras models do not include."""
+    """Returns random states that Keras checkpoints do not include, such as dropout's."""
     known = {id(one) for one in [*model.weights, *model.metrics_variables]}
     return [one.value for one in model.variables if id(one) not in known]
 

@@ -147,7 +147,7 @@ def _free_port() -> int:
 
 
 def _claim_path(device: str, address: str, addresses: Sequence[str]) -> str:
-    """The path for the claim of a server; raises a ValueError if its versions differ."""
+    """Returns the path of a server's claim. Raises a ValueError if its versions differ."""
     own, fix = process_ops.local_versions(), "Install the same versions on all machines."
     try:
         with tf.device(device):

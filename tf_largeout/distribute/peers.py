@@ -71,7 +71,7 @@ class Watch:
         self._patience_s, self._last_seen = patience_s, time.monotonic()
 
     def fault(self, timeout_s: float = 2.0) -> OSError | None:
-        """The error because of which the peer counts as ended; None while it is alive."""
+        """Returns the error that shows that the peer has ended; None while it is alive."""
         found = fault(self.address, timeout_s)
         if found is None:
             self._last_seen = time.monotonic()

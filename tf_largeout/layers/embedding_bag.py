@@ -245,7 +245,7 @@ class EmbeddingBag(IdLayer):
     def _combined_by_one_op(
         self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `_combined_by_core_ops`, but much faster. Exports cannot use this op."""
+        """Like `_combined_by_core_ops`, but much faster. Exports cannot use this op."""
         shape = tf.shape(ids, tf.int64)[:-1]
         flat = [tf.reduce_prod(shape), tf.shape(ids, tf.int64)[-1]]
         ids = tf.reshape(tf.cast(ids, tf.int64), flat)
@@ -265,7 +265,7 @@ class EmbeddingBag(IdLayer):
     def _combined_by_core_ops(
         self, table: tf.Variable, ids: _Rows, weights: _Rows | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The shape of the bags, and their embeddings, `[number of bags, output_dim]`."""
+        """Returns the shape of the bags, and their embeddings `[num_bags, output_dim]`."""
         bags = self._flat(ids, weights)
         with tf.control_dependencies([self.check_range(bags.ids)]):
             embeddings = tf.gather(table, bags.ids)
@@ -282,7 +282,7 @@ class EmbeddingBag(IdLayer):
     def _divisor(
         self, weights: tf.Tensor, sum_of_bags: Callable[[tf.Tensor], tf.Tensor]
     ) -> tf.Tensor:
-        """The divisor of each bag, from the weights of its ids, for "mean" and "sqrtn"."""
+        """Returns the divisors of the bags for "mean" and "sqrtn", from the weights of ids."""
         if self.combiner == "mean":
             return sum_of_bags(weights)
         return tf.sqrt(sum_of_bags(weights * weights))

@@ -159,7 +159,7 @@ class FactoredOutput(ClassOutput):
     def probabilities(
         self, scores: Scores, absolute: bool | None = None
     ) -> Probabilities | None:
-        """As in `ClassOutput`.
+        """See `ClassOutput`.
 
         Layers that rank by `|1 + logit|` have the probabilities of `TaylorSoftmaxLoss`, and
         layers that rank by `|logit|` those of `SphericalSoftmaxLoss`. Other layers have the
@@ -329,7 +329,7 @@ class FactoredOutput(ClassOutput):
         return self.add_class_weight(name, shape, initializer, dtype="float64", trainable=False)
 
     def _initial_rows(self, shape: tuple[int, int], dtype: str | None = None) -> tf.Tensor:
-        """Embeddings and, in the last column, biases."""
+        """Returns embeddings and, in the last column, biases."""
         first_values = initializers.without_copies(self.embeddings_initializer)
         rows = first_values((shape[0], shape[1] - int(self.use_bias)), dtype)
         if not self.use_bias:

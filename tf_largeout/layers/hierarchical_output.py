@@ -172,7 +172,7 @@ class HierarchicalOutput(ClassOutput):
     def probabilities(
         self, scores: Scores, absolute: bool | None = None
     ) -> Probabilities | None:
-        """As in `ClassOutput`. The scores are log-probabilities already."""
+        """See `ClassOutput`. The scores are log-probabilities already."""
         if scores == "sigmoid":
             raise ValueError(
                 f"`scores='sigmoid'` needs logits, but the scores of layer '{self.name}' are "
@@ -245,7 +245,7 @@ class HierarchicalOutput(ClassOutput):
     def _rows(
         self, prefix: str, count: int, dim: int
     ) -> tuple[keras.Variable, keras.Variable | None]:
-        """Embeddings `[count, dim]` and biases `[count]`, or None."""
+        """Returns embeddings `[count, dim]` and biases `[count]`, or None."""
         embeddings = self.add_class_weight(
             f"{prefix}embeddings", (count, dim), self.embeddings_initializer
         )

@@ -57,7 +57,7 @@ class IdLayer(keras.layers.Layer):
             )
 
     def way_to_ids(self, dtype: str) -> str:
-        """Says how to pass integers instead of inputs of type `dtype`."""
+        """Returns a hint how to pass integers instead of inputs of type `dtype`."""
         if dtype == "string":
             return (
                 "Convert strings to ids before the layer: "

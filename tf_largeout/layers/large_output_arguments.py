@@ -28,7 +28,7 @@ def checked_scale(scale: float | str | None) -> float | str | None:
 
 
 def checked_tower(tower: ItemTower, num_classes: int) -> ItemTower:
-    """`tower`, with one row per class.
+    """Returns `tower`, with one row per class.
 
     Raises:
         ValueError: If it has another number of classes, or there are several replicas.
@@ -47,7 +47,7 @@ def checked_tower(tower: ItemTower, num_classes: int) -> ItemTower:
 
 
 def checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
-    """`num_shards` as an int.
+    """Returns `num_shards` as an int.
 
     Raises:
         ValueError: If it is not an integer from 1 to `num_classes`, or above 1 for tied
@@ -69,7 +69,7 @@ def checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
 
 
 def checked_dtype(embeddings_dtype: Any, has_own_table: bool) -> str | None:
-    """`embeddings_dtype` as a string, or None.
+    """Returns `embeddings_dtype` as a string, or None.
 
     Raises:
         ValueError: If it is neither "bfloat16" nor None, or the layer has no table of its own.

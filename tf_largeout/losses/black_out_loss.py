@@ -12,7 +12,9 @@ from tf_largeout.tags.candidates import Candidates
 def black_out_loss(
     true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """`-mean_y log p_y - sum_d log(1 - p_d)` for a softmax p of labels and sampled classes.
+    """Returns `-mean_y log p_y - sum_d log(1 - p_d)`.
+
+    p is the softmax over the labels and the sampled classes.
 
     Ji et al. 2016, equation 6 (Barber & Botev 2016, equation 47).
 
@@ -55,8 +57,7 @@ class BlackOutLoss(SampledLoss):
     softmax loss.
 
     Args:
-        remove_accidental_hits: Whether a drawn class that is a label of the example has no
-            effect on that example.
+        remove_accidental_hits: Whether to ignore drawn classes that are labels of the example.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.

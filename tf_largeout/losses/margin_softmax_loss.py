@@ -122,7 +122,7 @@ class MarginSoftmaxLoss(SampledLoss):
         self.cross_entropy = CrossEntropy(label_smoothing, class_weights=class_weights)
 
     def draw_candidates(self, tag: LazyLogits, labels: tf.Tensor) -> Candidates:
-        """As `SampledLoss.draw_candidates`, with margins in the logits of the labels."""
+        """Like `SampledLoss.draw_candidates`, with margins in the logits of the labels."""
         candidates = super().draw_candidates(tag, labels)
         true_logits = self._with_margins(candidates.true_logits, tag.layer)
         return candidates._replace(true_logits=true_logits)

@@ -17,7 +17,7 @@ def negative_sampling_loss(
     negative_reduction: str = "sum",
     positive_weight: float | tf.Tensor = 1.0,
 ) -> tf.Tensor:
-    """`-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`.
+    """Returns `-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`.
 
     With "sum" and one label, this is equation 4 of Mikolov et al. 2013, "Distributed
     representations of words and phrases". The mean is equation 45 of Barber & Botev 2016.

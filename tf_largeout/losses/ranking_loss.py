@@ -15,7 +15,7 @@ from tf_largeout.types import Config, DTypeLike
 def ranking_loss(
     true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor, margin: float
 ) -> tf.Tensor:
-    """`-mean_y mean_d log sigmoid(o_y - o_d - margin)`, Barber & Botev 2016, equation 33.
+    """Returns `-mean_y mean_d log sigmoid(o_y - o_d - margin)` (Barber & Botev 2016, eq. 33).
 
     It uses memory for n numbers per label. Without negatives, the loss is 0.
 

@@ -37,7 +37,7 @@ class SquaredErrorLoss(SphericalLoss):
         return super().__call__(y_true, y_pred, sample_weight)
 
     def counted_examples(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
-        """Tells which examples have a label; with sparse targets, all examples count."""
+        """Returns which examples have a label. With sparse targets, all examples count."""
         return tag.targets(labels)[1]
 
     def example_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:

@@ -132,7 +132,7 @@ class TaggedLoss(keras.losses.Loss):
         return self.example_losses(tag, labels)
 
     def counted_examples(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
-        """Tells which examples count in the mean: by default those with a label.
+        """Returns which examples count in the mean: by default those with a label.
 
         Args:
             tag: The `tag_class` instance of `B` examples.
@@ -215,18 +215,18 @@ class TaggedLoss(keras.losses.Loss):
 
 
 def _by_position(values: tf.Tensor, tag: OutputTag) -> tf.Tensor:
-    """Gives `values`, `[B]`, the leading shape of the features."""
+    """Reshapes `values`, `[B]`, to the leading shape of the features."""
     values = tf.reshape(values, tf.shape(tag.features)[:-1])
     return tf.ensure_shape(values, tag.features.shape[:-1])
 
 
 def _snake_case(name: str) -> str:
-    """`NCELoss` becomes "nce_loss"."""
+    """Returns a name in snake case: "nce_loss" for "NCELoss"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def _define_both_names(loss: type) -> None:
-    """Gives each method that the class `loss` itself defines its other name too."""
+    """Adds the other name of each method that the class `loss` itself defines."""
     for name, former_name in _FORMER_NAMES:
         for defined, other in ((name, former_name), (former_name, name)):
             if defined in vars(loss):

@@ -28,11 +28,11 @@ class RankedLabels(NamedTuple):
     k: int
 
     def num_labels(self) -> tf.Tensor:
-        """float64 `[B]`, the number of valid labels."""
+        """Returns float64 `[B]`, the number of valid labels."""
         return tf.reduce_sum(tf.cast(self.valid, tf.float64), axis=-1)
 
     def num_hits(self) -> tf.Tensor:
-        """float64 `[B]`, the number of hits."""
+        """Returns float64 `[B]`, the number of hits."""
         return tf.reduce_sum(tf.cast(self.hits, tf.float64), axis=-1)
 
     def sum_over_hits(self, values: tf.Tensor) -> tf.Tensor:

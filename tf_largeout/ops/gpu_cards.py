@@ -125,7 +125,7 @@ def _has_driver() -> bool:
 
 
 def _can_start_python() -> bool:
-    """Whether `sys.executable` is Python. In frozen programs it is the program itself."""
+    """Returns whether `sys.executable` is Python. In a frozen program, it is the program."""
     return pathlib.Path(sys.executable or "").name.startswith("python")
 
 

@@ -215,7 +215,7 @@ class RowSparse(keras.optimizers.Optimizer):
             self._update(gradient, variable, learning_rate)
 
     def step_number(self, variable: tf.Variable) -> tf.Tensor:
-        """int64 scalar, the number of this step from 1, for the update of `variable`.
+        """Returns an int64 scalar, the number of this step from 1, to update `variable`.
 
         Without a strategy, the step and the learning rate are read once for all variables, so
         that values that depend on them are computed once and sent to servers once. Under a

@@ -50,7 +50,7 @@ def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
 def _packed(
     grads: Sequence[Gradient], servers: Sequence[str | None], kept: dict[str | None, Any]
 ) -> list[Gradient]:
-    """Puts the tensors of each device back into gradients."""
+    """Replaces the tensors in gradients by those of each device."""
     rest = {server: iter(parts) for server, parts in kept.items()}
     found = []
     for gradient, server in zip(grads, servers, strict=True):

@@ -58,7 +58,7 @@ def copy_state(
 
 
 def _parts(optimizer: keras.optimizers.Optimizer) -> Iterator[keras.optimizers.Optimizer]:
-    """The optimizer and those inside of it."""
+    """Yields the optimizer and those inside of it."""
     yield optimizer
     inner = getattr(optimizer, "inner_optimizer", None)
     for part in [inner] if inner is not None else getattr(optimizer, "optimizers", []):
@@ -82,7 +82,7 @@ class _Slots(NamedTuple):
 def _slots_of_classes(
     optimizer: keras.optimizers.Optimizer, changed: Changes
 ) -> Iterator[_Slots]:
-    """All slots with a row per class."""
+    """Yields all slots with a row per class."""
     variables = keras_internals.trainable_variables(optimizer)
     for slots, are_averages in keras_internals.slot_lists(optimizer):
         by_variable = {

@@ -85,7 +85,7 @@ def resize_classes(
 def _new_rows(
     initializer: InitializerLike | TensorLike | None, num_new: int, dim: int
 ) -> tf.Tensor | None:
-    """The rows of the new classes, float32 `[num_new, dim]`; None without `initializer`."""
+    """Returns float32 `[num_new, dim]`, the rows of the new classes; None for default rows."""
     if initializer is None:
         return None
     chosen = initializers.get("initializer", initializer, keras.initializers.Zeros())

@@ -27,7 +27,7 @@ class CompiledSearch:
         self._functions: dict[tuple[int, int | None], Callable[..., Answer]] = {}
 
     def top_k(self, queries: tf.Tensor, k: int, exclude: Any, allowed: Any) -> Answer:
-        """As `Search.top_k`."""
+        """See `Search.top_k`."""
         if allowed is not None or not tf.executing_eagerly():
             return self.search.top_k(queries, k, exclude, allowed)
         if exclude is None:

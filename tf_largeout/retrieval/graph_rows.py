@@ -94,7 +94,7 @@ class GraphRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`. It finds one more candidate per excluded class."""
+        """Like `Index.top_k`. It finds one more candidate per excluded class."""
         if exclude is not None:
             exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
         if allowed is not None or k > self.rows.alive.sum():
@@ -123,7 +123,7 @@ class GraphRows:
         return effort
 
     def _candidates(self, features: np.ndarray, count: int, k: int) -> np.ndarray:
-        """Ids of the best `count` classes that the graph finds, int64 `[B, count]`."""
+        """Returns ids of the best `count` classes that the graph finds, int64 `[B, count]`."""
         count = int(min(count, self.rows.alive.sum()))
         if not len(features):
             return np.zeros([0, count], np.int64)

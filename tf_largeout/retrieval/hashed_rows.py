@@ -61,7 +61,7 @@ class HashedRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`. If all classes are candidates, it scores all classes."""
+        """Like `Index.top_k`. If all classes are candidates, it scores all classes."""
         num_classes = self.rows.matrix.num_classes
         if allowed is not None or max(k, self._num_candidates) >= num_classes:
             return self.rows.top_k(queries, k, exclude, allowed)
@@ -110,7 +110,7 @@ class HashedRows:
         k: int | tf.Tensor,
         exclude: tf.Tensor | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `best_of`, among the classes that share most buckets with a query."""
+        """Like `best_of`, among the classes that share most buckets with a query."""
         sizes = self._num_candidates, self._max_lookups
         if isinstance(k, int):
             sizes = max(k, sizes[0]), max(k, sizes[1])
@@ -129,7 +129,7 @@ class HashedRows:
         k: int | tf.Tensor,
         exclude: tf.Tensor | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `best_of`, among all classes."""
+        """Like `best_of`, among all classes."""
         if self._alive is not None:
             removed = tf.constant(np.flatnonzero(~self.rows.alive)[np.newaxis], tf.int64)
             removed = tf.repeat(removed, tf.shape(queries)[0], axis=0)

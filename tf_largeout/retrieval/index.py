@@ -31,7 +31,7 @@ class Search(Protocol):
         exclude: TensorLike | None,
         allowed: TensorLike | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`. The caller has checked the arguments, except the filters."""
+        """Like `Index.top_k`. The caller has checked the arguments, except the filters."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns the arrays of its state, by name, including those of `rows.arrays`."""

@@ -107,7 +107,7 @@ class ListedRows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `Index.top_k`. If it would search all lists, it scores all classes."""
+        """Like `Index.top_k`. If it would search all lists, it scores all classes."""
         if exclude is not None:
             exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
         probes = self.probes(k)

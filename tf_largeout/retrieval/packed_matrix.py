@@ -15,10 +15,10 @@ _LEAST_WIDTH = 32
 class PackedMatrix(ClassMatrix):
     """A `ClassMatrix` with a faster `top_k`, for rows that no longer change.
 
-    Its results are bit-identical to those of `ClassMatrix`. From the 8-bit copy, it computes
-    bounds of the scores, which include all rounding errors. It scores in float32 only the
-    classes that can be among the best according to these bounds. The first `top_k` packs the
-    rows, which takes as long as a few searches.
+    Its results are bit-identical to those of `ClassMatrix`. The first `top_k` makes a copy of
+    the rows with 8 bits per number, which takes as long as a few searches. A search computes
+    upper bounds of the scores from this copy. The bounds include all rounding errors. Only
+    classes whose bounds are high enough are then scored in float32.
 
     Args:
         embeddings: Keras variable, float32 `[num_classes, dim]`, see `is_worth_it`.

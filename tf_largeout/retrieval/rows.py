@@ -156,7 +156,7 @@ class Rows:
         exclude: TensorLike | None = None,
         allowed: TensorLike | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `exact_top_k`, but without removed classes."""
+        """Like `exact_top_k`, but without removed classes."""
         scores, ids = exact_top_k(self.matrix, queries, k, exclude, allowed)
         if self.alive.all():
             return scores, ids
@@ -180,7 +180,7 @@ class Rows:
         return bool(same.numpy()[self.alive].all())
 
     def agree_in_a_sample(self, scorer: ClassScorer) -> bool:
-        """As `are_those_of`, for 64 to 127 of the classes.
+        """Like `are_those_of`, for 64 to 127 of the classes.
 
         `scorer` must have the same number of classes and the same width.
         """

@@ -101,7 +101,7 @@ class BernoulliSampler(CountedSampler):
     def _hits(
         self, num_samples: int | tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The hit classes of several samples.
+        """Returns the hit classes of several samples.
 
         Hits per class are independent and Poisson-distributed: none with probability 1 - b.
 
@@ -125,7 +125,7 @@ class BernoulliSampler(CountedSampler):
 
 
 def _log_probabilities(log_f: np.ndarray, expected: int) -> np.ndarray:
-    """`a log_f`, with a such that the sum of `exp(a log_f)` is `expected`.
+    """Returns `a log_f`, with a such that the sum of `exp(a log_f)` is `expected`.
 
     The sum falls from the number of classes for a = 0 to 1 for a = 1.
     """

@@ -177,7 +177,7 @@ class BigramSampler(Sampler):
         return _Before(first_key, start, total, scale, backoff)
 
     def _counts(self, ids: tf.Tensor, before: _Before, tables: list[tf.Tensor]) -> tf.Tensor:
-        """float32, the expected counts of `ids`, int64 `[B, n]`."""
+        """Returns float32, the expected counts of `ids`, int64 `[B, n]`."""
         keys, pair_sums, sums = tables
         wanted = before.first_key + ids
         pair = tf.minimum(_search(keys, wanted, "left"), keys.shape[0] - 1)
@@ -209,7 +209,7 @@ class BigramSampler(Sampler):
 
 
 def _search(rising: tf.Tensor, values: tf.Tensor, side: str) -> tf.Tensor:
-    """`tf.searchsorted` for values of any shape, int64."""
+    """Returns `tf.searchsorted` for values of any shape, int64."""
     flat = tf.searchsorted(rising, tf.reshape(values, [-1]), side, tf.int64)
     return tf.reshape(flat, tf.shape(values))
 

@@ -55,7 +55,7 @@ class CountedSampler(StaticSampler):
         raise NotImplementedError(f"{type(self).__name__} must define `table_specs`.")
 
     def make_tables(self, counts: np.ndarray) -> list[tf.Tensor]:
-        """The tables for float64 counts `[num_classes]`, none negative and not all 0."""
+        """Returns tables for float64 counts `[num_classes]`, none negative and not all 0."""
         raise NotImplementedError(f"{type(self).__name__} must define `make_tables`.")
 
     def tables(self) -> list[tf.Tensor]:

@@ -34,7 +34,7 @@ def accept_former_arguments(init: Callable[..., None]) -> Callable[..., None]:
 
 
 def _converted(former: Config, arguments: Config) -> Config:
-    """`form` and `tables` instead of the former arguments.
+    """Returns `form` and `tables` instead of the former arguments.
 
     Args:
         former: The former arguments.

@@ -209,7 +209,7 @@ class HardNegativeSampler(Sampler):
 def _if(
     condition: bool | tf.Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]
 ) -> Any:
-    """`tf.cond`, without an op if `condition` is the bool True."""
+    """Like `tf.cond`, but creates no op if `condition` is the bool True."""
     return then() if condition is True else tf.cond(condition, then, otherwise)
 
 

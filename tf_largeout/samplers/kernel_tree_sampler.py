@@ -199,7 +199,7 @@ class KernelTreeSampler(Rebuildable):
         layer: ClassLayer,
         shared: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """As `KernelTree.sample`."""
+        """See `KernelTree.sample`."""
         rows = rows_of(layer.class_matrix)
         seed = layer.next_seed()
         return self._tree.sample(features, labels, seed, num_sampled, *rows, shared=shared)

@@ -103,7 +103,7 @@ def check_counts(counts: TensorLike) -> np.ndarray:
 
 
 def distorted(counts: np.ndarray, distortion: float) -> np.ndarray:
-    """Weights `max(count, floor) ** distortion`, up to a factor, all positive.
+    """Returns weights `max(count, floor) ** distortion`, up to a factor, all positive.
 
     The floor is 1, or the smallest positive count if that is below 1.
     """

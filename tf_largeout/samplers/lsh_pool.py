@@ -126,7 +126,7 @@ class LSHPool(Sampler):
         return SampledValues(pool, tf.ones(tf.shape(labels)), tf.ones(tf.shape(pool)))
 
     def _obstacle(self, num_classes: int) -> str | None:
-        """Why no pool can be drawn, in two sentences; or None."""
+        """Returns why no pool can be drawn, in two sentences; or None."""
         most, num_hashes = most_bits(num_classes), self._tables.config.num_hashes
         if self._tables.config.hash == "simhash" and (num_hashes or 0) > most:
             return (

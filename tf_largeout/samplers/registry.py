@@ -29,7 +29,7 @@ def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
 
 
 def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
-    """Whether a `Sampler`, or a class of samplers, can draw the shared tail of a search.
+    """Returns whether a `Sampler` or a sampler class can draw the shared tail of a search.
 
     The estimate of the partition function is unbiased only if the tail's expected counts are
     correct for all classes, whatever the search finds. Also, `rows_changed` is not called for a
@@ -123,7 +123,7 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
 
 
 def _by_name(name: str, num_classes: int | None = None) -> Sampler:
-    """The sampler of that name, with a smaller `num_sampled` if there are few classes."""
+    """Returns the sampler of a name, with a smaller `num_sampled` if there are few classes."""
     if name in NEED_COUNTS:
         raise ValueError(
             f'A sampler by the name "{name}" has no class counts. Pass '

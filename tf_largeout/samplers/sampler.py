@@ -52,10 +52,10 @@ class Sampler:
     `add_weight`, so that it is saved, restored and distributed with the layer. Take seeds from
     `layer.next_seed()`.
 
-    Every sampler guarantees three things. The expected counts are those of its draws; only a
-    search without a tail reports 1 instead. No gradient flows through the sampler. Equal seeds
-    give equal draws. A sampler belongs to one layer. If the build of this layer fails, another
-    layer can build the sampler.
+    Every sampler guarantees three things. It returns the expected counts of its draws, or 1 if
+    it searches without a tail. No gradient flows through it. With equal seeds, it draws the
+    same classes. A sampler belongs to one layer. If building this layer fails, another layer
+    can build the sampler.
 
     Args:
         num_sampled: Number of classes drawn, a positive int. A shared sample is used for all
@@ -234,7 +234,7 @@ class Sampler:
         layer: ClassLayer,
         previous: TensorLike | None = None,
     ) -> SampledValues | HeadAndTail:
-        """As `sample`, but outside of a training step: without `prepare`."""
+        """Like `sample`, but outside of a training step: without `prepare`."""
         labels = tf.convert_to_tensor(labels, tf.int64)
         if features is not None:
             features = tf.cast(tf.stop_gradient(features), tf.float32)

@@ -112,7 +112,7 @@ class SoftmaxSampler(Sampler):
     def _draw_rows(
         self, logits: tf.Tensor, labels: tf.Tensor, uniform: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The triple for some examples: float32 `[n, N]`, int64 `[n, L]`, float64 `[n, m]`."""
+        """Draws for n examples: logits `[n, N]`, labels `[n, L]`, float64 `[n, m]`."""
         places = tf.where(labels >= 0)
         is_label = tf.stack([places[:, 0], tf.gather_nd(labels, places)], axis=1)
         weights = self._weights(logits, is_label)
@@ -138,7 +138,7 @@ class SoftmaxSampler(Sampler):
         )
 
     def _weights(self, logits: tf.Tensor, is_label: tf.Tensor) -> tf.Tensor:
-        """float64 `[n, N]`, up to a factor per example."""
+        """Returns float64 `[n, N]`, up to a factor per example."""
         if self.distribution in ("quadratic", "quartic"):
             square = tf.square(tf.cast(logits, tf.float64))
             is_quartic = self.distribution == "quartic"

@@ -58,7 +58,7 @@ def default_num_hashes(
     num_found: int,
     bin_size: int = DEFAULT_BIN_SIZE,
 ) -> int:
-    """A K such that L buckets have about `8 num_found` entries if all have equal size."""
+    """Returns a K with which L buckets of equal size have about `8 num_found` entries."""
     bits = math.log2(max(2.0, num_tables * num_rows / (8 * num_found)))
     return max(1, round(bits / bits_per_value(hash, bin_size)))
 
@@ -184,7 +184,7 @@ class HashTables:
         max_lookups: int,
         seed: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Rows that share buckets with each query, see `ops.lsh_query`.
+        """Returns rows that share buckets with each query, see `ops.lsh_query`.
 
         Args:
             codes: What `codes` returns.
@@ -287,7 +287,7 @@ class HashTables:
         embeddings: tf.Variable,
         rows_of_vectors: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """The expected number of vectors that share a SimHash bucket of a table with each row.
+        """Returns how many vectors are expected in the SimHash bucket of each row, per table.
 
         Args:
             vectors: float32 `[n, dim]`.
@@ -320,7 +320,7 @@ class HashTables:
         return lsh_fresh_share(*self._variables(), codes, ids)
 
     def are_stale(self, embeddings: tf.Variable) -> tf.Tensor:
-        """Whether the share of correct entries is about that of chance: a scalar bool."""
+        """Returns a scalar bool: whether hardly more entries are correct than by chance."""
         chance = 2.0**-self._bits
         return self.fresh_share(embeddings) < chance + (1 - chance) / 16
 
@@ -376,7 +376,7 @@ class HashTables:
 
 
 def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
-    """As `HashTables.health`, for the tables of several shards together."""
+    """Like `HashTables.health`, for the tables of several shards together."""
     sizes = np.sum([part.bucket_sizes() for part in parts], axis=0)
     return {
         "num_tables": parts[0].num_tables,
@@ -390,12 +390,12 @@ def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
 
 
 def _cosines(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Cosines of the angles between vectors and rows, `[n, number of rows]`."""
+    """Returns the cosines between vectors and rows, `[n, num_rows]`."""
     return tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
 
 
 def _directions(rows: tf.Tensor) -> tf.Tensor:
-    """Rows of length 1, `[n, dim + 1]`.
+    """Returns rows of length 1, `[n, dim + 1]`.
 
     The last number is 1 for the zero vector: it shares all hashes with other zero vectors, and
     is at right angles to all other vectors.

@@ -186,7 +186,7 @@ class InvertedFile:
         return {name: variable.numpy() for name, variable in parts}
 
     def lists(self) -> tuple[tf.Tensor, tf.Tensor, np.ndarray]:
-        """The arguments of `deal`, `(means, mean_bias, list_of_row)`, of a fitted file."""
+        """Returns `(means, mean_bias, list_of_row)` of a fitted file, arguments of `deal`."""
         means, mean_bias, offsets, ids = (part.read_value() for part in self.variables()[:4])
         sizes = np.diff(offsets.numpy().astype(np.int64))
         list_of_row = np.empty(len(ids), np.int64)
@@ -194,7 +194,7 @@ class InvertedFile:
         return means, mean_bias, list_of_row
 
     def distribution(self, queries: tf.Tensor) -> RowDistribution:
-        """The distribution that rows are drawn from for each query, by the current lists.
+        """Returns the distribution of the rows for each query, with the current lists.
 
         Args:
             queries: float32 `[batch, dim]`.
@@ -268,7 +268,7 @@ class InvertedFile:
 
 
 def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
-    """As `InvertedFile.health`, for the lists of several files together."""
+    """Like `InvertedFile.health`, for the lists of several files together."""
     sizes = np.concatenate([file.list_sizes() for file in files])
     return {
         "fitted_at": min(file.fitted_at() for file in files),

@@ -50,7 +50,7 @@ def _parts(rows: np.ndarray, count: int) -> np.ndarray:
 
 
 def _fitted(rows: np.ndarray, num_clusters: int) -> np.ndarray:
-    """The cluster of each row by k-means, none larger than eight times the mean, from 0."""
+    """Returns each row's cluster, from 0. No cluster exceeds eight times the mean size."""
     with tf.device("CPU:0"):
         num_rows, dim = rows.shape
         codes_shape, scales_shape = packed_shapes(num_rows, dim)

@@ -215,7 +215,7 @@ class KernelTree:
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
     ) -> tf.Tensor:
-        """The `alpha <h, w_i>^2 + 1` of some rows for all queries, by one dense product.
+        """Returns `alpha <h, w_i>^2 + 1` of some rows for all queries, with one dense product.
 
         Divided by `masses` they are the `q_i`, if the sums are those of the current rows.
 

@@ -11,7 +11,7 @@ from tf_largeout.variables.row_shard import RowShard
 
 
 class ShardDistribution(ShardedStructure[RowDistribution]):
-    """As `RowDistribution`, over rows in shards: first draws a shard, then one of its rows.
+    """`RowDistribution` over rows in shards: first draws a shard, then one of its rows.
 
     List l of shard s has the probability `softmax(<m_l, h> + b_l + log(size_l))` over the lists
     of all shards. This is the probability of the shard, from the sum over its lists, times the
@@ -34,7 +34,7 @@ class ShardDistribution(ShardedStructure[RowDistribution]):
         self._of_shard = tf.nn.softmax(tf.where(has_lists, log_masses, tf.math.log(sizes)))
 
     def draw(self, num_draws: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `RowDistribution.draw`."""
+        """See `RowDistribution.draw`."""
 
         def draw_of_shard(
             shard: RowShard, distribution: RowDistribution
@@ -50,7 +50,7 @@ class ShardDistribution(ShardedStructure[RowDistribution]):
         return ids, within * tf.gather(self._of_shard, owner, batch_dims=1)
 
     def probabilities(self, ids: tf.Tensor) -> tf.Tensor:
-        """As `RowDistribution.probabilities`."""
+        """See `RowDistribution.probabilities`."""
         local_ids = [shard.to_local(ids) for shard in self.shards]
         parts = self.each(
             lambda _, distribution, own: distribution.probabilities(tf.maximum(own, 0)),

@@ -19,7 +19,7 @@ _Codes = Sequence[tf.Tensor]  # per shard
 
 
 class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
-    """As `ScheduledHashTables`, over rows in shards; see `ShardedStructure` for the arguments.
+    """`ScheduledHashTables` over rows in shards; see `ShardedStructure` for the arguments.
 
     The tables of a shard have the hash functions and the buckets that tables over all rows
     would have: two rows of a shard share a bucket if they would share it there. Each shard is
@@ -52,18 +52,18 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
             )
 
     def resume(self, before: Any) -> None:
-        """As `ScheduledHashTables.resume`, from tables with as many shards."""
+        """Like `ScheduledHashTables.resume`, from tables with as many shards."""
         for tables, old in zip(self.parts, before.parts, strict=True):
             tables.resume(old)
 
     def codes(self, vectors: tf.Tensor, labels: tf.Tensor | None = None) -> list[tf.Tensor]:
-        """As `HashTables.codes`, for each shard."""
+        """Like `HashTables.codes`, for each shard."""
         return self.each(lambda _, tables: tables.codes(vectors, labels))
 
     def draw(
         self, codes: _Codes, seed: tf.Tensor, num_drawn: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `HashTables.draw`, from the entries of all shards."""
+        """Like `HashTables.draw`, from the entries of all shards."""
 
         def draw(
             shard: RowShard, tables: HashTables, own_codes: tf.Tensor
@@ -86,7 +86,7 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
         max_lookups: int,
         seed: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `HashTables.query`.
+        """See `HashTables.query`.
 
         Each shard contributes rows in proportion to its share of the entries in the query's
         buckets.
@@ -114,7 +114,7 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
         num_best: int,
         score: Sequence[Callable[[tf.Tensor, tf.Tensor], tf.Tensor]],
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `HashTables.best_of_most_frequent`, with a function `score` per shard.
+        """Like `HashTables.best_of_most_frequent`, with a function `score` per shard.
 
         Each of the K shards scores `num_candidates / K` of its rows, but at least `num_best`.
         """
@@ -137,7 +137,7 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
         embeddings: Sequence[tf.Variable],
         rows_of_vectors: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """As `HashTables.collisions`."""
+        """See `HashTables.collisions`."""
 
         def collisions(shard: RowShard, own: tf.Tensor) -> tf.Tensor:
             own_rows = None if rows_of_vectors is None else shard.to_local(rows_of_vectors)
@@ -147,14 +147,14 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
         return map_by_shard(self.shards, ids, collisions)
 
     def fresh_share(self, embeddings: Sequence[tf.Variable]) -> tf.Tensor:
-        """As `HashTables.fresh_share`, over all rows."""
+        """Like `HashTables.fresh_share`, over all rows."""
         shares = self.each(
             lambda shard, tables, rows: shard.num_rows * tables.fresh_share(rows), embeddings
         )
         return tf.add_n(shares) / sum(shard.num_rows for shard in self.shards)
 
     def health(self) -> dict[str, Any]:
-        """As `HashTables.health`, with the buckets of all shards added up."""
+        """Like `HashTables.health`, with the buckets of all shards added up."""
         return health_of(self.parts)
 
 

@@ -12,7 +12,7 @@ from tf_largeout.variables.row_shard import RowShard
 
 
 class ShardedInvertedFile(ShardedStructure[InvertedFile]):
-    """As `InvertedFile`, over rows in shards; see `ShardedStructure` for the arguments.
+    """`InvertedFile` over rows in shards; see `ShardedStructure` for the arguments.
 
     With K shards, each shard has 1 / sqrt(K) of the lists that a single file would have, and
     searches `num_probes / sqrt(K)` of them. So the default number of lists is `4
@@ -35,7 +35,7 @@ class ShardedInvertedFile(ShardedStructure[InvertedFile]):
     def search(
         self, queries: tf.Tensor, k: int, num_probes: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `InvertedFile.search`; `num_probes` is the number for a single file."""
+        """Like `InvertedFile.search`. `num_probes` is the number for one file over all rows."""
         num_probes = _per_shard(num_probes, len(self.shards))
 
         def search_shard(shard: RowShard, file: InvertedFile) -> tuple[tf.Tensor, tf.Tensor]:
@@ -45,12 +45,12 @@ class ShardedInvertedFile(ShardedStructure[InvertedFile]):
         return best_of_shards(self.each(search_shard), k)
 
     def distribution(self, queries: tf.Tensor) -> ShardDistribution:
-        """As `InvertedFile.distribution`."""
+        """See `InvertedFile.distribution`."""
         parts = self.each(lambda _, file: file.distribution(queries))
         return ShardDistribution(self.shards, parts)
 
     def health(self) -> dict[str, Any]:
-        """As `InvertedFile.health`, over all lists; `fitted_at` is that of the earliest fit."""
+        """Like `InvertedFile.health`, over all lists. `fitted_at` is the earliest fit."""
         return health_of(self.parts)
 
 

@@ -12,7 +12,7 @@ from tf_largeout.variables.row_shard import RowShard, map_by_shard
 
 
 class ShardedKernelTree(ShardedStructure[KernelTree]):
-    """As `KernelTree`, over rows in shards; see `ShardedStructure` for the arguments.
+    """`KernelTree` over rows in shards; see `ShardedStructure` for the arguments.
 
     A draw first takes a shard, in proportion to the sum of its kernels, and then a row of its
     tree. So the probabilities are those of a single tree.
@@ -36,7 +36,7 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
         *rows: Sequence[Any],
         shared: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """As `KernelTree.sample`; with `shared`, `label_log_q` is 0."""
+        """Like `KernelTree.sample`; with `shared`, `label_log_q` is 0."""
         draws = TreeDraws(self, rows, queries, self._masses(queries), seed)
         if not shared:
             return draws.per_query(labels, num_sampled)
@@ -45,7 +45,7 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
     def mean_probabilities(
         self, queries: tf.Tensor, ids: tf.Tensor, *rows: Sequence[Any]
     ) -> tf.Tensor:
-        """As `KernelTree.mean_probabilities`."""
+        """See `KernelTree.mean_probabilities`."""
         total = tf.reduce_sum(self._masses(queries), axis=1, keepdims=True)
 
         def mean_of_shard(shard: RowShard, own: tf.Tensor) -> tf.Tensor:
@@ -56,7 +56,7 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
         return map_by_shard(self.shards, ids, mean_of_shard)
 
     def health(self) -> dict[str, Any]:
-        """As `KernelTree.health`, over all trees; `built_at` is that of the earliest build."""
+        """Like `KernelTree.health`, over all trees. `built_at` is the earliest build."""
         parts = [tree.health() for tree in self.parts]
         return {
             "built_at": min(part["built_at"] for part in parts),

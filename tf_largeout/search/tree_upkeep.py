@@ -115,7 +115,7 @@ class TreeUpkeep:
         local_variable(self._num_stale).assign_add(changed)
 
     def _touched_ids(self) -> tf.Tensor:
-        """int64 `[n]`, the changed rows; padded with -1 on a GPU, which avoids a wait."""
+        """Returns int64 `[n]`, the changed rows. On a GPU, -1 pads them, to avoid a wait."""
         touched = local_variable(self._touched)
         if "GPU" in touched.device:
             ids = tf.range(self._num_rows, dtype=tf.int64)
@@ -125,7 +125,7 @@ class TreeUpkeep:
         return tf.boolean_mask(ids, tf.gather(touched, ids) > 0)
 
     def _rows_of(self, leaves: tf.Tensor) -> tf.Tensor:
-        """int64 `[n]`, the rows of the leaves; ids of the last leaf may exceed the rows."""
+        """Returns int64 `[n]`, the rows of the leaves. The last leaf may exceed the rows."""
         rows = tf.range(self._leaf_size, dtype=tf.int64)
         return tf.reshape(leaves[:, tf.newaxis] * self._leaf_size + rows, [-1])
 

@@ -53,7 +53,7 @@ class AllClasses:
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k`."""
+        """See `ClassScores.top_k`."""
         if exclude is None:
             return self._scorer.top_k(features, k)
         search = functools.partial(self._scorer.top_k, features)
@@ -62,7 +62,7 @@ class AllClasses:
     def log_partitions(
         self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
     ) -> tf.Tensor:
-        """As `ClassScores.log_partitions`."""
+        """See `ClassScores.log_partitions`."""
         return self._scorer.log_partitions(features, log_weight)
 
 
@@ -80,14 +80,14 @@ class CappedClasses:
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k`."""
+        """See `ClassScores.top_k`."""
         scores, ids = self._classes.top_k(features, k, exclude)
         return self._capped(scores), ids
 
     def log_partitions(
         self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
     ) -> tf.Tensor:
-        """As `ClassScores.log_partitions`, with capped scores."""
+        """Like `ClassScores.log_partitions`, with capped scores."""
 
         def of_uncapped(scores: tf.Tensor) -> tf.Tensor:
             capped = self._capped(scores)
@@ -123,7 +123,7 @@ class BlockedProducts:
         self._block = block or default_block(self.num_classes)
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k` without exclusions; lower ids win ties."""
+        """Like `ClassScores.top_k` without exclusions; lower ids win ties."""
 
         def best(scores: tf.Tensor, first: int) -> tuple[tf.Tensor, tf.Tensor]:
             most = int(scores.shape[1])
@@ -140,7 +140,7 @@ class BlockedProducts:
     def log_partitions(
         self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
     ) -> tf.Tensor:
-        """As `ClassScores.log_partitions`, in another pass over the blocks."""
+        """Like `ClassScores.log_partitions`, in another pass over the blocks."""
 
         def of_block(scores: tf.Tensor, first: int) -> tf.Tensor:
             return _log_sum(scores if log_weight is None else log_weight(scores))

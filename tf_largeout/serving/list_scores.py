@@ -25,7 +25,7 @@ class ServedIndex(Protocol):
         k: int | tf.Tensor,
         exclude: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k`, with classes scored by `scorer`."""
+        """Like `ClassScores.top_k`, with classes scored by `scorer`."""
 
     def variables(self) -> list[tf.Variable]:
         """Returns the variables that `best_of` reads in addition to those of the scorer."""
@@ -98,7 +98,7 @@ class ListedProducts:
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """As `ClassScores.top_k`, for the classes of the best lists."""
+        """Like `ClassScores.top_k`, for the classes of the best lists."""
         if isinstance(k, int) and exclude is None:
             with tf.init_scope():  # so that the graph has no branch
                 num_probes = self._probes(k)
@@ -122,7 +122,7 @@ class ListedProducts:
     def log_partitions(
         self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
     ) -> tf.Tensor:
-        """As `ClassScores.log_partitions`, also over classes that are in no list."""
+        """Like `ClassScores.log_partitions`, also over classes that are in no list."""
         return self._with_unlisted.log_partitions(features, log_weight)
 
     def _probes(self, k: int | tf.Tensor) -> tf.Tensor:

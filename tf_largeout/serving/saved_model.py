@@ -172,7 +172,7 @@ def _class_scores(layer: ClassOutput, index: Any, ops: str) -> ClassScores:
 def _class_scores_of(
     layer: ClassOutput, scorer: ClassScorer, index: Any, ops: str
 ) -> ClassScores:
-    """As `_class_scores`, for a scorer without a soft cap."""
+    """Like `_class_scores`, for a scorer without a soft cap."""
     signed: ClassScorer = scorer.original if isinstance(scorer, AbsoluteScores) else scorer
     if index is None and signed.is_rounded:
         # In blocks, by core TensorFlow ops. Products would be a float32 copy.
@@ -263,7 +263,7 @@ def _custom_readme() -> str:
 def _write(
     everything: tf.Module, signatures: dict[str, Any], path: str, readme: str | None
 ) -> None:
-    """Saves to another folder and renames it, so that a server never sees an incomplete one."""
+    """Saves to another folder and renames it, so that servers see no incomplete export."""
     _remove_killed(path)
     unfinished = f"{path.rstrip('/')}.{uuid.uuid4().hex}.unfinished"
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)

@@ -73,15 +73,15 @@ class Candidates(NamedTuple):
         return self.labels >= 0
 
     def true_log_counts(self) -> tf.Tensor:
-        """float32 `[B, L]`, log of the expected counts of the labels."""
+        """Returns float32 `[B, L]`, the logs of the expected counts of the labels."""
         return tf.math.log(self.true_expected_count)
 
     def logits(self) -> tf.Tensor:
-        """float32 `[B, n]`, without a correction; the lowest float if a class has no effect."""
+        """Returns float32 `[B, n]`, uncorrected; the lowest float if a class has no effect."""
         return self._masked_logits([sample.biases for sample in self.samples])
 
     def log_counts(self) -> tf.Tensor:
-        """float32 `[B, n]`, log of the expected counts of the sampled classes."""
+        """Returns float32 `[B, n]`, the logs of the expected counts of the sampled classes."""
         counts = [
             tf.broadcast_to(tf.math.log(sample.expected_count), tf.shape(sample.products))
             for sample in self.samples
@@ -89,11 +89,11 @@ class Candidates(NamedTuple):
         return _joined(counts)
 
     def corrected_logits(self) -> tf.Tensor:
-        """`logits() - log_counts()` `[B, n]`, in one pass."""
+        """Returns `logits() - log_counts()` `[B, n]`, in one pass."""
         return self._masked_logits(self._corrected_offsets())
 
     def log_partition(self) -> tf.Tensor:
-        """float32 `[B]`, logsumexp of `corrected_logits()`, without computing those."""
+        """Returns float32 `[B]`, logsumexp of `corrected_logits()`, without computing those."""
         parts = [
             candidate_ops.candidate_log_partition(sample.products, offsets, no_effect, ids)
             for sample, offsets, no_effect, ids in self._parts(self._corrected_offsets())
@@ -118,7 +118,7 @@ class Candidates(NamedTuple):
         return tf.reduce_sum(of_labels, axis=1) + self.sum_over_others(function)
 
     def sum_over_others(self, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """As `sum_over_classes`, without the labels of the example."""
+        """Like `sum_over_classes`, without the labels of the example."""
         if self.counts_are == NONE:
             raise ValueError(
                 "Label smoothing, soft targets and `SigmoidLoss` estimate a sum over all "
@@ -133,7 +133,7 @@ class Candidates(NamedTuple):
         return tf.reduce_sum(tf.where(has_effect, values, 0), axis=1)
 
     def ranks(self, absolute: bool = False) -> tf.Tensor:
-        """int64 `[B, L]`, the rank of each label among the candidates of its example.
+        """Returns int64 `[B, L]`, the rank of each label among the candidates of its example.
 
         The rank at padding is at least the number of candidates. A sampled class that is a
         label counts as the label, not as another class.
@@ -228,7 +228,7 @@ def score_candidates(
 
 
 def _products(features: tf.Tensor, rows: tf.Tensor, compute_dtype: str) -> tf.Tensor:
-    """float32 `[B, m]`, features times the rows of shared classes."""
+    """Returns float32 `[B, m]`, features times the rows of shared classes."""
     if compute_dtype == "bfloat16":
         return product_ops.rounded_product(
             tf.cast(features, tf.float32), rows, transpose_b=True

@@ -155,7 +155,7 @@ def _optimizer_of(variables: list[Any], optimizer: Any) -> Any:
 
 
 def _updates_all_rows(optimizer: Any) -> bool:
-    """Whether it is a Keras optimizer, but not SGD without options that read all rows."""
+    """Returns whether a Keras optimizer updates all rows, as all do except plain SGD."""
     if not _is_of_keras(type(optimizer)) or hasattr(optimizer, "optimizers"):
         return False
     is_plain = not optimizer.weight_decay and not optimizer.use_ema

@@ -56,7 +56,7 @@ class FactoredLogits(OutputTag):
     def known_cross_entropies(
         self, y_true: TensorLike, absolute: bool | None = None
     ) -> tf.Tensor | None:
-        """As in `OutputTag`. If `absolute` is None, the loss may define its own p.
+        """See `OutputTag`. If `absolute` is None, the loss may define its own p.
 
         Raises:
             ValueError: If no loss was called on the output, and the layer was trained with a

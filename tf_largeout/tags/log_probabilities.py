@@ -36,7 +36,7 @@ class LogProbabilities(OutputTag):
     def known_statistics(
         self, y_true: TensorLike, ranking: str = "logit"
     ) -> ClassStatistics | None:
-        """As `OutputTag.known_statistics`; in training also what a loss has computed.
+        """Like `OutputTag.known_statistics`; in training also what a loss has computed.
 
         In training, these are the exact log-probabilities of `label_log_probabilities`. Their
         ranks are those among the classes of the label's cluster. They are never above the exact

@@ -11,7 +11,7 @@ _PACKAGE = "tf_largeout."
 
 
 def are_unread(layer: Any) -> bool:
-    """Whether nothing reads the logits of an output layer in the current step of `fit`.
+    """Returns whether nothing reads the logits of an output layer in the current step of `fit`.
 
     This is known if the layer is an output of the model that is trained, no other layer takes
     the output, all its losses and metrics are those of tf_largeout, which use its tag, and the
@@ -34,7 +34,7 @@ def are_unread(layer: Any) -> bool:
 
 
 def _uses_tags(reader: Any) -> bool:
-    """Whether it is a loss or a metric of tf_largeout, or a subclass of one, or its name."""
+    """Returns whether an object or its name belongs to a loss or metric of tf_largeout."""
     if isinstance(reader, str):
         tables = (keras.losses.get, keras.metrics.get)
         found = [keras_internals.compile_names(get).get(reader) for get in tables]

@@ -59,7 +59,7 @@ def constant_initializer(value: np.ndarray) -> Callable[..., tf.Tensor]:
 
 
 def zeros_initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
-    """Zeros of any type, created on the device of the variable.
+    """Returns zeros of any type, created on the device of the variable.
 
     `tf.zeros` has no GPU kernel for uint32. A numpy array would be copied to the device, and
     into the graph if the variable is created in a function.
@@ -71,7 +71,7 @@ def zeros_initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.T
 
 
 def step_and_none(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
-    """`[0, -1]`: a counter of steps, and the step of an event that has not happened yet."""
+    """Returns `[0, -1]`: a step counter, and the step of an event, -1 before the event."""
     return tf.constant([0, -1], dtype)
 
 
@@ -117,7 +117,7 @@ def get_for_biases(identifier: InitializerLike | TensorLike | None) -> Initializ
 
 
 def serialize(initializer: Initializer) -> Config | None:
-    """The config of an initializer; None for an array, which is saved with the weights."""
+    """Returns an initializer's config; None for an array, which is saved with the weights."""
     if isinstance(initializer, ArrayInitializer):
         return None
     return keras.saving.serialize_keras_object(initializer)

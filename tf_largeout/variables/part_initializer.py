@@ -88,7 +88,7 @@ def has_parts(initializer: Initializer) -> bool:
 
 
 def _distribution_of(initializer: Initializer, shape: tuple[int, ...]) -> _Distribution | None:
-    """The distribution of a random Keras initializer; None for any other initializer."""
+    """Returns the distribution of a random Keras initializer; None for other initializers."""
     cls = keras.initializers
     if isinstance(initializer, cls.RandomUniform):
         return "uniform", initializer.minval, initializer.maxval
@@ -115,7 +115,7 @@ def _draw(
     first: int,
     shape: tuple[int, ...],
 ) -> tf.Tensor:
-    """float32 rows of `shape`, beginning with row `first`, without copies."""
+    """Returns float32 rows of `shape`, beginning with row `first`, without copies."""
     method, *parameters = distribution
     size = math.prod(shape)
     group, skipped = divmod(first * (size // shape[0]), _NUMBERS_PER_COUNT)
@@ -132,7 +132,7 @@ def _draw(
 
 
 def _generator(seed: int | keras.random.SeedGenerator, count: int) -> tf.random.Generator:
-    """A generator that draws as TensorFlow's stateless ops do, from a Philox count on."""
+    """Returns a generator that draws like TensorFlow's stateless ops, from a Philox counter."""
     if isinstance(seed, keras.random.SeedGenerator):
         raise ValueError(
             "The seed of an initializer of sharded weights must be an integer: a SeedGenerator "

@@ -95,7 +95,7 @@ def _slices(table: ShardedTable) -> Any:
 
 
 def _whole_list(owner: Any, name: str, variables: list[keras.Variable]) -> Any:
-    """A list of variables with shards joined to tables; the same object at each call."""
+    """Returns variables, with shards joined to tables. Every call returns the same list."""
     known = owner.__dict__.setdefault(_LISTS, {})
     key = name, *map(id, variables)
     if key not in known:

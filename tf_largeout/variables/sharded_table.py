@@ -105,7 +105,7 @@ class ShardedTable:
 
 
 def _pieces(span: slice, border: int, shard: keras.Variable) -> Iterator[tuple[int, int]]:
-    """First row and end of the pieces of a shard's rows; no piece crosses `border`."""
+    """Returns the bounds of the pieces of a shard's rows. No piece crosses `border`."""
     bytes_per_row = max(1, math.prod(shard.shape[1:])) * tf.as_dtype(shard.dtype).size
     size = max(1, _PIECE_BYTES // bytes_per_row)
     before = range(span.start, min(border, span.stop), size)
@@ -122,7 +122,7 @@ def create_table(name: str, shards: Sequence[keras.Variable]) -> ShardedTable:
 
 
 def bounds(num_rows: int, num_shards: int) -> list[tuple[int, int]]:
-    """First row and end of `num_shards` ranges of rows, whose sizes differ by at most 1."""
+    """Returns the bounds of `num_shards` ranges of rows, whose sizes differ by at most 1."""
     ends = [num_rows * number // num_shards for number in range(num_shards + 1)]
     return list(itertools.pairwise(ends))
 
@@ -173,7 +173,7 @@ def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | Sh
 def _slot_table(
     slot: keras.Variable, table: ShardedTable, slots: dict[int, list[keras.Variable]]
 ) -> ShardedTable:
-    """The slots of all shards of a table that correspond to `slot` of the first shard."""
+    """Returns the slots of all shards that correspond to `slot` of the first shard."""
     if not hasattr(slot, _SLOTS):
         slots_of_first = slots[id(table.shards[0])]
         position = next(i for i, one in enumerate(slots_of_first) if one is slot)

@@ -28,11 +28,11 @@ class Speed:
     step: float
 
     def training(self, steps):
-        """Seconds of `steps` training steps."""
+        """Returns the seconds that `steps` training steps take."""
         return steps * self.step
 
     def total(self, training):
-        """Seconds of a method that trains for `training` seconds, with its overhead."""
+        """Returns the total seconds of a method that trains for `training` seconds."""
         return self.overhead + training
 
 
@@ -56,7 +56,7 @@ def duration(seconds):
 
 
 def _measure(task_name, method):
-    """When the first execution ended, seconds per step and seconds per test example."""
+    """Returns when the first execution ended, seconds per step and seconds per test example."""
     settings = METHODS[method].settings_for(task_name)
     first_search = (1 + _EXECUTIONS) * settings.steps_per_execution
     settings = dataclasses.replace(settings, search_options={"start_step": first_search})
@@ -93,7 +93,7 @@ class _ExecutionTimes(keras.callbacks.Callback):
         self.ends.append(time.perf_counter())
 
     def per_execution(self):
-        """Mean of the median seconds before the search begins and of those after."""
+        """Returns the mean of two medians: seconds before the search begins, and after."""
         seconds = [end - begin for begin, end in zip(self.ends, self.ends[1:], strict=False)]
         before, after = seconds[:_EXECUTIONS], seconds[1 + _EXECUTIONS :]
         return (statistics.median(before) + statistics.median(after)) / 2

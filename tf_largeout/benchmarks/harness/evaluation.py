@@ -23,7 +23,7 @@ def evaluate(
     batch_size=128,
     score=tf.identity,
 ):
-    """Precision and the full softmax loss of `model` on a sample of the test split.
+    """Returns the precision and the full softmax loss of `model` on a sample of the test split.
 
     Args:
         model: function of features that returns logits [batch, num_classes].
@@ -55,7 +55,7 @@ def evaluate(
 
 
 def rank_figures(best, labels, label_counts=None, num_examples=None):
-    """As `evaluate`, without the loss, for given classes.
+    """Like `evaluate`, without the loss, for given classes.
 
     Args:
         best: int64 `[examples, k]` with k up to 5, classes by falling score, padded with -1.
@@ -73,7 +73,7 @@ def rank_figures(best, labels, label_counts=None, num_examples=None):
 
 
 def inverse_propensities(label_counts, num_examples=None):
-    """`1 + C (N_l + b)^-a` of each class, `C = (log N - 1) (b + 1)^a`.
+    """Returns `1 + C (N_l + b)^-a` of each class, `C = (log N - 1) (b + 1)^a`.
 
     Jain et al. 2016, "Extreme multi-label loss functions", equation 4.1, with N_l training
     examples of class l among N, by default the sum of the counts.

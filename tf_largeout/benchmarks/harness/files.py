@@ -17,7 +17,7 @@ def write_json(path, content):
 
 
 def size_mb(path):
-    """MiB of a file, or of all files in a folder."""
+    """Returns the size in MiB of a file, or of all files in a folder."""
     path = pathlib.Path(path)
     files = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
     return sum(one.stat().st_size for one in files) / 2**20

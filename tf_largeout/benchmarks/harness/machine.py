@@ -10,7 +10,7 @@ _CLEAR = pathlib.Path("/proc/self/clear_refs")
 
 
 def describe():
-    """Processor, number of cores, GPUs and versions, for each report."""
+    """Returns the processor, the number of cores, the GPUs and the versions, for reports."""
     import keras
     import tensorflow as tf
 
@@ -60,7 +60,7 @@ def use(device, threads=None):
 
 
 def why_not_on_gpu():
-    """Why our ops do not run on a GPU here; None if they do."""
+    """Returns why our ops do not run on a GPU here; None if they do."""
     import tensorflow as tf
 
     from tf_largeout.ops import row_ops
@@ -73,12 +73,12 @@ def why_not_on_gpu():
 
 
 def resident_mb(device="cpu"):
-    """Current memory in MiB of the process, or of its tensors on the GPU."""
+    """Returns the current memory of the process, or of its tensors on the GPU, in MiB."""
     return _status_mb("VmRSS") if device == "cpu" else _gpu_mb("current")
 
 
 def peak_mb(device="cpu"):
-    """Peak memory since the start or the last `reset_peak`, as in `resident_mb`."""
+    """Returns the peak of `resident_mb` since the start or the last `reset_peak`."""
     return _status_mb("VmHWM") if device == "cpu" else _gpu_mb("peak")
 
 
@@ -117,12 +117,12 @@ def finish():
 
 
 def limits():
-    """Rates of all cores or the GPU in use: `gb_per_s` of memory, `gflops` of products."""
+    """Measures all cores or the GPU in use: `gb_per_s` of memory, `gflops` of products."""
     return {"gb_per_s": memory_bandwidth(), "gflops": matrix_rate()}
 
 
 def memory_bandwidth(megabytes=512):
-    """GB per second that all cores together, or the GPU in use, read and write."""
+    """Returns the GB per second that all cores together, or the GPU, read and write."""
     import tensorflow as tf
 
     source = tf.Variable(tf.ones([megabytes << 18]), trainable=False)
@@ -132,7 +132,7 @@ def memory_bandwidth(megabytes=512):
 
 
 def matrix_rate(size=2048, dtype="float32"):
-    """GFLOP per second of a square matrix product."""
+    """Returns the GFLOP per second of a product of square matrices."""
     import tensorflow as tf
 
     left, right = (tf.random.normal([size, size], dtype=dtype) for _ in range(2))
@@ -140,7 +140,7 @@ def matrix_rate(size=2048, dtype="float32"):
 
 
 def seconds_of_calls(function, times):
-    """Seconds of each of `times` calls of a function without arguments, as a list."""
+    """Calls a function `times` times. Returns the seconds of each call."""
     seconds = []
     finish()
     for _ in range(times):

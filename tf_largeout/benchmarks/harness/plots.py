@@ -24,7 +24,7 @@ _AXES = {
 
 
 def draw_race(logs, path, title):
-    """P@1 against seconds of training, one line per method.
+    """Draws P@1 against seconds of training, one line per method.
 
     Args:
         logs: Dict of names and logs of `TrainingRun`s.
@@ -47,7 +47,7 @@ def draw_race(logs, path, title):
 
 
 def draw_comparison(logs, rows, path, title):
-    """P@1 against seconds of training on a logarithmic axis, and the last P@1 as bars.
+    """Draws P@1 against seconds of training on a logarithmic axis, and the last P@1 as bars.
 
     Args:
         logs: List of logs of `TrainingRun`s.
@@ -76,7 +76,7 @@ def draw_comparison(logs, rows, path, title):
 
 
 def draw_step(report, path):
-    """Milliseconds per step, one panel per swept quantity, one line per variant."""
+    """Draws milliseconds per step, one panel per swept quantity, one line per variant."""
     rows = [row for row in report["rows"] if "error" not in row]
     swept = [name for name in _AXES if len({row[name] for row in rows}) > 1] or ["num_classes"]
     figure, panels = new_figure([4.2 * len(swept), 4.6], len(swept))
@@ -96,7 +96,7 @@ def draw_step(report, path):
 
 
 def draw_profile(report, parts, path):
-    """One horizontal bar per method, one colour per part of the step."""
+    """Draws one horizontal bar per method, one colour per part of the step."""
     rows = list(report["methods"].values())
     figure, axes = new_figure([8.0, 1.6 + 0.6 * len(rows)])
     for place, row in enumerate(rows):
@@ -114,7 +114,7 @@ def draw_profile(report, parts, path):
 
 
 def draw_search(report, path, of_queries=False):
-    """Recall against ms per batch or queries per second, one line per search."""
+    """Draws recall against ms per batch or queries per second, one line per search."""
     figure, axes = new_figure([8.0, 4.8])
     searches = dict.fromkeys(row["search"] for row in report["rows"])
     for style, search in zip(line_styles(len(searches)), searches, strict=True):

@@ -56,7 +56,7 @@ class StepCase:
             return {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
 
     def figures(self, turn=None, steps_per_turn=0):
-        """Percentiles of wall and CPU time of a step, and memory; in this process."""
+        """Measures percentiles of a step's wall and CPU time, and memory, in this process."""
         task = dense_task(self.num_classes, self.dim, self.batch_size)
         if self.method.startswith("torch_"):
             return step_process.measure(self, task, turn, steps_per_turn)
@@ -139,7 +139,7 @@ class StepTimes(keras.callbacks.Callback):
 
 
 def dense_task(num_classes, dim, batch_size):
-    """Random vectors with random labels, enough for `_BATCHES` different steps."""
+    """Returns random vectors with random labels, enough for `_BATCHES` different steps."""
     rng = np.random.default_rng(0)
     examples = _BATCHES * batch_size
     features = rng.standard_normal([examples, dim], dtype=np.float32)

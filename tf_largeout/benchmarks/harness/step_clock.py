@@ -60,7 +60,7 @@ class StepClock:
         return too_long or measured >= self.max_steps
 
     def figures(self, standing_mb):
-        """Median, 10th and 90th percentile of both times, the medians of each turn, and memory.
+        """Returns percentiles 10, 50 and 90 of both times, medians of each turn, and memory.
 
         Args:
             standing_mb: Memory before the first step, with all weights and slots.

@@ -27,7 +27,7 @@ class Stopwatch:
 
     @property
     def wall(self):
-        """Wall seconds."""
+        """Elapsed wall-clock seconds."""
         return self._total(0)
 
     @property

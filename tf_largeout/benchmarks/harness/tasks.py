@@ -36,7 +36,7 @@ class Task:
     num_examples: int
 
     def input(self):
-        """Keras input of one example's features."""
+        """Returns the Keras input of one example's features."""
         features, _ = self.train.element_spec
         return keras.Input(shape=features.shape[1:], dtype=features.dtype.name)
 
@@ -153,7 +153,7 @@ def endless_batches(features, labels, batch_size, seed=0):
 
 
 def collect(batches):
-    """All of a finite dataset as (features, labels), labels padded with -1 to one width."""
+    """Returns a finite dataset as (features, labels), labels padded with -1 to one width."""
     features, labels = zip(*batches.as_numpy_iterator(), strict=True)
     if labels[0].ndim == 2:
         width = max(part.shape[1] for part in labels)

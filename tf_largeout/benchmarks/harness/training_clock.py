@@ -92,7 +92,7 @@ class TrainingClock(keras.callbacks.Callback):
         self.next_point = self._point_after(now)
 
     def _spent(self):
-        """Steps or seconds so far."""
+        """Returns the steps or seconds so far."""
         return min(self._steps() if self.by_steps else self._seconds(), self.total)
 
     def _steps(self):

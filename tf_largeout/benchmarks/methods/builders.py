@@ -30,7 +30,7 @@ def ours(task, settings, samplers=SAMPLERS, **options):
 
 
 def residual(task, settings, pairs_per_id=0):
-    """`ours` with a residual block after the encoder: `x + relu(Dense(x))`.
+    """Returns `ours` with a residual block after the encoder: `x + relu(Dense(x))`.
 
     With `pairs_per_id`, bags also contain bigrams of ids, hashed to this multiple of the number
     of ids.
@@ -58,6 +58,6 @@ def _output(task, settings, samplers=SAMPLERS, **options):
 
 
 def dense(task, settings):
-    """Keras's `Dense` over all classes."""
+    """Returns Keras's `Dense` over all classes."""
     layers = [task.input(), task.encoder(settings.dim), keras.layers.Dense(task.num_classes)]
     return keras.Sequential(layers)

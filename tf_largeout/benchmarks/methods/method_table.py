@@ -66,13 +66,13 @@ class Method:
     tuned: dict = dataclasses.field(default_factory=dict)
 
     def searching_at_once(self):
-        """Settings that start the search in the first step; none for methods without one."""
+        """Returns settings that start any search in the first step."""
         if not self.settings.get("search"):
             return {}
         return {"search_options": {**self.settings["search_options"], "start_step": 0}}
 
     def settings_for(self, task_name, **overrides):
-        """Settings on a task: defaults, then those of the method, the task and the caller."""
+        """Returns the settings on a task: of the method, then the task's and the caller's."""
         chosen = {**self.settings, **self.tuned.get(task_name, {}), **overrides}
         return Settings(**chosen)
 
@@ -140,7 +140,7 @@ def method_of_ours(
 
 
 def _several_labels(title, **options):
-    """The model of `lab/multi_label/README.md`; `options` of the encoder, see `residual`."""
+    """Returns the model of `lab/multi_label/README.md`. For `options`, see `residual`."""
     return Method(
         f"tf_largeout, {title}",
         functools.partial(residual, **options),

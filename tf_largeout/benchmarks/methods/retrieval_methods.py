@@ -40,7 +40,7 @@ class Problem:
 
 
 def with_ones(queries):
-    """Queries that match rows `with_bias_column`."""
+    """Returns queries that match rows `with_bias_column`."""
     return np.concatenate([queries, np.ones([len(queries), 1], np.float32)], axis=1)
 
 
@@ -49,7 +49,7 @@ def _of_index(index):
 
 
 def brute_force(problem):
-    """`BruteForceIndex`, also with filters."""
+    """Yields `BruteForceIndex`, without and with filters."""
     index = BruteForceIndex().build(problem.rows, problem.bias)
     yield "exact", _of_index(index)
     yield from _filtered(index, problem)
@@ -74,7 +74,7 @@ def _filtered(index, problem):
 
 
 def inverted_file(problem):
-    """`InvertedFileIndex`, with defaults and other recalls, also with a filter."""
+    """Yields `InvertedFileIndex`, with defaults and other recalls, also with a filter."""
     yield "defaults", _of_index(InvertedFileIndex().build(problem.rows, problem.bias))
     for target in (0.8, 0.9, 0.95, 0.99):
         index = InvertedFileIndex(recall_target=target)
@@ -86,7 +86,7 @@ def inverted_file(problem):
 
 
 def hnsw(problem):
-    """`HnswIndex`, with several recalls."""
+    """Yields `HnswIndex`, with several recalls."""
     for target in (0.95, 0.99):
         index = HnswIndex(recall_target=target)
         index.build(problem.rows, problem.bias, queries=problem.queries)
@@ -94,13 +94,13 @@ def hnsw(problem):
 
 
 def chosen(problem, recall):
-    """The index that `retrieval.build` chooses for single queries."""
+    """Yields the index that `retrieval.build` chooses for single queries."""
     index = retrieval.build(problem.rows, problem.bias, recall, problem.queries, verbose=False)
     yield type(index).__name__, _of_index(index)
 
 
 def lsh(problem, hash):
-    """`LSHIndex` with a hash."""
+    """Yields `LSHIndex` with a hash."""
     for num_candidates in (256, 1024, 4096, 16384, 65536):
         index = LSHIndex(num_candidates, hash=hash).build(problem.rows, problem.bias)
         yield f"{num_candidates} candidates", _of_index(index)
@@ -145,7 +145,7 @@ def _ask(loaded, queries, k):
 
 
 def faiss_flat(problem):
-    """The scan of all rows in faiss."""
+    """Yields faiss's scan of all rows."""
     faiss = _faiss()
     rows = problem.with_bias_column()
     index = faiss.IndexFlatIP(rows.shape[1])
@@ -154,7 +154,7 @@ def faiss_flat(problem):
 
 
 def faiss_ivf(problem, codes):
-    """The inverted file of faiss with `codes`: "Flat", or "SQ8" for 8 bits per number."""
+    """Yields faiss's inverted file with `codes`: "Flat", or "SQ8" for 8 bits per number."""
     faiss = _faiss()
     rows = problem.with_bias_column()
     num_lists = round(4 * len(rows) ** 0.5)
@@ -169,7 +169,7 @@ def faiss_ivf(problem, codes):
 
 
 def hnswlib_graph(problem):
-    """The graph of neighbours of hnswlib."""
+    """Yields hnswlib's neighbour graph."""
     import hnswlib
 
     rows = problem.with_bias_column()
@@ -187,7 +187,7 @@ def hnswlib_graph(problem):
 
 
 def usearch_graph(problem):
-    """The graph of neighbours of usearch."""
+    """Yields usearch's neighbour graph."""
     from usearch.index import Index
 
     rows = problem.with_bias_column()
@@ -205,7 +205,7 @@ def usearch_graph(problem):
 
 
 def scann_tree(problem):
-    """ScaNN: a tree, products of quantised rows, and exact scores of the best."""
+    """Yields ScaNN: a tree, scores of quantised rows, and exact scores of the best rows."""
     try:
         import scann
     except tf.errors.NotFoundError as error:

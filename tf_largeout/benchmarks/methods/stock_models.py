@@ -104,7 +104,7 @@ class AllPositivesModel(CandidateModel):
 
 
 def one_label_each(labels):
-    """One label per example, `[batch, 1]`, drawn uniformly from those that are not -1."""
+    """Draws one label per example, uniformly from those that are not -1: `[batch, 1]`."""
     if labels.shape.rank == 1:
         return labels[:, None]
     count = tf.reduce_sum(tf.cast(labels >= 0, tf.float32), axis=1)

@@ -48,7 +48,7 @@ class SampledSoftmax(torch.nn.Module):
         return functional.cross_entropy(logits, torch.zeros_like(labels))
 
     def optimizers(self):
-        """`SparseAdam` for the classes, fused Adam for the encoder."""
+        """Returns `SparseAdam` for the classes, fused Adam for the encoder."""
         classes = [self.embeddings.weight, self.bias.weight]
         return [
             torch.optim.SparseAdam(classes),
@@ -87,7 +87,7 @@ class ExactSoftmax(torch.nn.Module):
         )
 
     def optimizers(self):
-        """Fused Adam for all weights."""
+        """Returns fused Adam for all weights."""
         return [torch.optim.Adam(self.parameters(), fused=True)]
 
 

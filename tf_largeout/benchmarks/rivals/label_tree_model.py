@@ -19,7 +19,7 @@ class LabelTreeModel(RivalModel):
         return str(self.folder / "train.txt")
 
     def weighed(self, features):
-        """Rows of `(id, weight)` of int32 features `[n, max_features]`, padded with 0."""
+        """Returns a list of `(id, weight)` per row of int32 features `[n, max_features]`."""
         ids, weights = self._tf_idf.weigh(Ragged.from_padded(features, 0))
         pairs = list(zip(ids.values.tolist(), weights.tolist(), strict=True))
         ends = ids.offsets.tolist()

@@ -22,5 +22,5 @@ class Rival:
     tuned: dict = dataclasses.field(default_factory=dict)
 
     def settings_for(self, task_name, **overrides):
-        """Settings on a task: those of the method, the task and the caller."""
+        """Returns the settings on a task: those of the method, the task and the caller."""
         return {**self.settings, **self.tuned.get(task_name, {}), **overrides}

@@ -42,7 +42,7 @@ class RivalModel(abc.ABC):
 
     @abc.abstractmethod
     def top_k(self, features, k):
-        """int64 `[n, k]` best classes of int32 features `[n, max_features]`, padded with 0.
+        """Returns the k best classes, int64 `[n, k]`, of int32 features `[n, max_features]`.
 
         The result is padded with -1 if the library finds fewer than `k` classes.
         """

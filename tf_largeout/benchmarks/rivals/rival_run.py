@@ -88,7 +88,7 @@ def _trained(model):
 
 
 def _figures(model, task, sample):
-    """Precision on test examples, in per cent."""
+    """Returns the precision on test examples, in per cent."""
     features, labels = task.test_sample(sample)
     firsts = range(0, len(features), _ASKED_AT_ONCE)
     best = [model.top_k(features[at : at + _ASKED_AT_ONCE], _CUTOFF) for at in firsts]

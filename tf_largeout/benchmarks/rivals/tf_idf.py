@@ -23,7 +23,7 @@ class TfIdf:
         self._rareness = np.where(rows_with, rareness, 0.0)
 
     def weigh(self, features):
-        """`Ragged` ids, sorted and distinct per example, and the float64 weight of each."""
+        """Returns the sorted distinct ids of each example as a `Ragged`, and their weights."""
         keys, counts = self._counted(features)
         rows, ids = np.divmod(keys, self.num_features)
         weights = counts * self._rareness[ids]
