@@ -149,7 +149,7 @@ class ClassScorer:
         return ClassStatistics(*found, ranks)
 
     def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the scores by which `statistics` ranks classes, bit-identical to those.
+        """Returns the scores that `statistics` uses to rank classes, bit-identical to those.
 
         Args:
             features: Float `[B, dim]`.

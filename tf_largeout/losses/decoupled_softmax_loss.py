@@ -26,7 +26,7 @@ def decoupled_softmax_loss(
             classes that are not labels of the example.
         has_label: Bool `[B, L]`, False at padding.
         label_power: Each term has the weight `#labels^-label_power`.
-        label_weights: Float `[B, L]`, by which the terms are multiplied; None for 1.
+        label_weights: Float `[B, L]`, the factors of the terms; None for 1.
 
     Returns:
         `[B]`; 0 for an example without labels.

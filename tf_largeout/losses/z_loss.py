@@ -32,7 +32,7 @@ class ZLoss(SphericalLoss):
             mean, which is 5 for 200,000 classes. None, the default, is twice this number.
         slope: A number above 0. With a higher slope, the loss separates logits below the target
             more sharply from logits above it.
-        scale: A number above 0 by which the loss is multiplied. It has the same effect as a
+        scale: A number above 0, the factor of the loss. It has the same effect as a
             factor of the learning rate.
         reduction: As in `keras.losses.Loss`.
         name: Name of the loss.

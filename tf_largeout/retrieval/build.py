@@ -69,7 +69,7 @@ def build(
         bias: Float `[num_classes]`, or None.
         recall: In (0, 1], the share of the best `k` classes to find. Defaults to 0.95. Only the
             exact search is built for 1.
-        queries: Float `[n, dim]`, some hundred typical queries. None, the default, uses class
+        queries: Float `[n, dim]`, a few hundred typical queries. None, the default, uses class
             rows with added noise, see `InvertedFileIndex.build`.
         k: Number of results per query. Defaults to 10.
         batch_size: Number of queries per call. Defaults to 1.

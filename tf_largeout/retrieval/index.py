@@ -96,7 +96,7 @@ class Index(abc.ABC, Generic[SearchT]):
 
         A `tf.function` searches the rows that the index had when the function was traced. The
         first eager call with a new `k`, and the first eager call after a change, trace a graph.
-        This takes some tenths of a second.
+        This takes a few tenths of a second.
 
         Args:
             queries: Float `[B, dim]`.

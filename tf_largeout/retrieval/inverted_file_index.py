@@ -99,7 +99,7 @@ class InvertedFileIndex(Index[ListedRows]):
         Args:
             class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
             bias: Float `[num_classes]`, or None.
-            queries: Float `[n, dim]`, some hundred typical queries, such as the inputs of the
+            queries: Float `[n, dim]`, a few hundred typical queries, such as the inputs of the
                 output layer for validation examples. `recall_target` is measured on 2,048 of
                 them, drawn at random. None, the default, uses class rows with added noise of
                 half their length. These are about as far from their best classes as typical

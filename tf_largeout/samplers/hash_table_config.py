@@ -17,7 +17,7 @@ class HashTableConfig:
             num_sampled` entries if all buckets have equal size.
         num_tables: L.
         rebuild_every: Steps between the first two builds.
-        rebuild_growth: Factor g by which this interval grows after each rebuild: rebuild i is
+        rebuild_growth: Growth factor g of this interval after each rebuild: rebuild i is
             at step `rebuild_every (g^i - 1) / (g - 1)`.
         bin_size: For "dwta" and "wta", how many numbers a hash value compares: a power of two
             from 2 to 256, 8 by default. A value has `log2(bin_size)` bits. "simhash" does not

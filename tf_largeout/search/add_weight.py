@@ -1,4 +1,4 @@
-"""The function by which a search structure creates its weights."""
+"""The function with which a search structure creates its weights."""
 
 from typing import Protocol
 

@@ -68,7 +68,7 @@ def ranks_without(
     Args:
         ranks: int64 `[B, W]`, the ranks of the labels among all classes; `num_classes` at
             padding and where the score is NaN or -inf.
-        scores: float32 `[B, W]`, by which labels and excluded classes are ranked.
+        scores: float32 `[B, W]`, which rank the labels and the excluded classes.
         labels: int64 `[B, W]`, -1 where there is none.
         excluded: int64 `[B, W]`, which may repeat; -1 where `labels` has one.
         is_new: bool `[B, W]`, marks the first occurrence of each excluded class.

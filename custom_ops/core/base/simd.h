@@ -36,7 +36,7 @@ typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
 typedef double Doubles __attribute__((vector_size(kLanes * sizeof(float))));
 
-// The vector type of a number type: Floats or Doubles.
+// The vector type for a scalar type: Floats or Doubles.
 template <class Number>
 struct VectorType;
 template <>

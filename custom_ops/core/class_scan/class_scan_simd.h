@@ -57,7 +57,7 @@ struct ShardTopK {
   float* limits;      // [examples] score of the worst class
 };
 
-// Bounds from 8-bit numbers, by which classes that cannot be among the best are skipped.
+// Bounds from 8-bit numbers. They let a scan skip classes that cannot be among the best.
 struct ClassFilter {
   PackedRows rows;        // with bounds: all classes, or room for a block of them
   PackedQueries queries;  // the examples of the batch

@@ -93,7 +93,7 @@ LARGEOUT_HOST_DEVICE inline double LogitMass(double alpha, double logit) {
   return alpha * logit * logit + 1;
 }
 
-// A number in [0, 1) of 53 bits, by which draw `draw` of a step chooses at `level`.
+// A number in [0, 1) of 53 bits, with which draw `draw` of a step chooses at `level`.
 LARGEOUT_HOST_DEVICE inline double TreeUniform(PhiloxSeed seed, int64_t draw, int level) {
   constexpr int kPairs = (kMostTreeLevels + 1) / 2;  // the bits of a draw serve two levels
   const DrawBits bits = BitsOfDraw(seed, static_cast<uint64_t>(draw) * kPairs + level / 2);

@@ -21,7 +21,7 @@ LARGEOUT_HOST_DEVICE inline int64_t NumHashValues(const HashFamily& family) {
 }
 
 // SimHash: functions [2 + NumBlocks, PaddedDim] are the bits of floats. They hold the diagonal
-// of D; then PaddedDim / 2 cosines and PaddedDim / 2 sines, by which R rotates coordinates i
+// of D; then PaddedDim / 2 cosines and PaddedDim / 2 sines, with which R rotates coordinates i
 // and i + PaddedDim / 2; then the diagonals of the D_b. Number h is row h % PaddedDim of block
 // h / PaddedDim. Short vectors are padded too.
 LARGEOUT_HOST_DEVICE inline int64_t PaddedDim(const HashFamily& family) {

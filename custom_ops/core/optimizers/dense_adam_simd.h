@@ -1,4 +1,4 @@
-// The loop of dense_adam.cc, at each level of simd_level.h.
+// The loop of dense_adam.cc, compiled for each level of simd_level.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_DENSE_ADAM_SIMD_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_DENSE_ADAM_SIMD_H_

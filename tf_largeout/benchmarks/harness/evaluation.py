@@ -34,7 +34,7 @@ def evaluate(
         num_examples: number of all training examples. By default the sum of the counts, which
             is correct if each example has one label.
         batch_size: number of examples whose logits are in memory at a time.
-        score: function of logits, by which the classes are ranked and whose softmax gives the
+        score: function of logits. Its values rank the classes, and their softmax gives the
             loss.
 
     Returns: dict with `p1`, `p3`, `p5` in per cent (an example with one label has a P@5 of at

@@ -12,7 +12,7 @@ ENDLESS = 1_000_000_000  # steps an epoch, where the clock ends it
 
 
 class TrainingClock(keras.callbacks.Callback):
-    """Stops `fit` after some seconds, or steps, of training and evaluates at fixed points.
+    """Stops `fit` after a given time or number of steps, and evaluates at fixed points.
 
     Time starts after the first execution, which traces the graph, and is stopped during an
     evaluation. The time of everything else in `fit` is counted: input, callbacks and Keras

@@ -52,7 +52,7 @@ class Method:
         title: name in tables and figures.
         build: (task, settings) -> model, without compile.
         loss: function without arguments that creates the loss; None for a model with its own.
-        score: function of logits, by which evaluations rank the classes. Its softmax gives the
+        score: function of logits. Its values rank the classes, and their softmax gives the
             exact loss.
         settings: settings that differ from the defaults, for all tasks.
         tuned: such settings by task, found on a part of the training examples.
