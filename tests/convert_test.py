@@ -66,7 +66,7 @@ def _token_ids(seed=0):
 
 
 def _hub_model(name):
-    """A small keras-hub model with random weights."""
+    """Returns a small keras-hub model with random weights."""
     from keras_hub import models
 
     sizes = {"num_layers": 2, "hidden_dim": 16, "intermediate_dim": 32}
@@ -112,7 +112,7 @@ def _inputs(model):
 
 
 def _trained(model, loss):
-    """The model after two steps, the second padded."""
+    """Returns the model after two steps, the second padded."""
     model.compile(keras.optimizers.SGD(0.5), loss, weighted_metrics=None)
     weights = np.ones([4, LENGTH])
     weights[2:, 3:] = 0

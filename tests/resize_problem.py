@@ -41,7 +41,7 @@ def examples(steps=3, seed=1, num_classes=N):
 
 
 def fit(model, x, y, **kwargs):
-    """The loss of each epoch."""
+    """Returns the loss of each epoch."""
     options = {"batch_size": BATCH, "shuffle": False, "verbose": 0, **kwargs}
     return model.fit(x, y, **options).history["loss"]
 
@@ -61,7 +61,7 @@ def sampled_model(optimizer=None, sampler=None, **kwargs):
 
 
 def state(model):
-    """All variables: name and values of each."""
+    """Returns all variables: name and values of each."""
     optimizer = [] if getattr(model, "optimizer", None) is None else model.optimizer.variables
     return [(one.name, one.numpy()) for one in [*model.variables, *optimizer]]
 

@@ -4,7 +4,7 @@ import pytest
 
 
 def slow_but(kept, cases):
-    """All `cases` for `parametrize`; those that are not among `kept` are slow.
+    """Returns all `cases` for `parametrize`; those that are not among `kept` are slow.
 
     A case of several arguments is a tuple of them. A kept case that is not among `cases` is an
     error: it would silently leave the short suite.

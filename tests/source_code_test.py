@@ -278,7 +278,7 @@ def test_only_lines_of_code_count(tmp_path):
 
 
 def internals_used(path, own):
-    """What a file uses of the internals of other packages.
+    """Returns what a file uses of the internals of other packages.
 
     Args:
         path: The file.
@@ -303,7 +303,7 @@ def internals_used(path, own):
 
 @functools.cache
 def own_private_names():
-    """The private names that the package defines."""
+    """Returns the private names that the package defines."""
     found = set()
     for path in python_files():
         if name(path) == INTERNALS:
@@ -354,7 +354,7 @@ def _is_private(name):
 
 
 def _body_length(function):
-    """The lines of a function without its docstring and signature."""
+    """Returns the lines of a function without its docstring and signature."""
     body = function.body[1:] if ast.get_docstring(function) else function.body
     return body[-1].end_lineno - body[0].lineno + 1 if body else 0
 
@@ -377,7 +377,7 @@ def _public_functions(nodes):
 
 
 def _without_annotation(function):
-    """The names of the arguments, and "return", that have no annotation."""
+    """Returns the names of the arguments, and "return", that have no annotation."""
     given = function.args
     arguments = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
     missing = [one.arg for one in arguments if one is not None and one.annotation is None]

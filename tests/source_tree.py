@@ -42,24 +42,24 @@ def each_of(paths):
 
 
 def python_files():
-    """The modules of the package."""
+    """Returns the modules of the package."""
     return sorted(PACKAGE.rglob("*.py"))
 
 
 def lab_files():
-    """The programs of lab/, which import the package and are not part of it."""
+    """Returns the programs of lab/, which import the package and are not part of it."""
     return sorted((ROOT / "lab").rglob("*.py"))
 
 
 def cpp_files(*floors):
-    """The C++ and CUDA files of the floors (folders of custom_ops), or of all."""
+    """Returns the C++ and CUDA files of the floors (folders of custom_ops), or of all."""
     folders = [CUSTOM_OPS / floor for floor in floors] or [CUSTOM_OPS]
     found = [path for folder in folders for path in folder.rglob("*.*")]
     return sorted(path for path in found if path.suffix in (".h", ".cc", ".cu", ".cuh"))
 
 
 def name(path):
-    """The path of a file from the root of the project."""
+    """Returns the path of a file from the root of the project."""
     return str(path.relative_to(ROOT))
 
 
@@ -70,7 +70,7 @@ def parsed(path):
 
 @functools.cache
 def imports(path):
-    """All that a module imports: `from a import b` counts as both a and a.b."""
+    """Returns all that a module imports: `from a import b` counts as both a and a.b."""
     found = set()
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
@@ -82,13 +82,13 @@ def imports(path):
 
 
 def sub_package(path):
-    """The sub-package, or module at the top of the package, that a file is in."""
+    """Returns the sub-package, or module at the top of the package, that a file is in."""
     first = path.relative_to(PACKAGE).parts[0]
     return first.removesuffix(".py")
 
 
 def imported_sub_packages(path):
-    """Which other sub-packages a file of the package imports."""
+    """Returns which other sub-packages a file of the package imports."""
     parts = [module.split(".") for module in imports(path)]
     found = {part[1] for part in parts if part[0] == "tf_largeout" and len(part) > 1}
     return {one for one in found if is_sub_package(one)} - {sub_package(path)}
@@ -106,6 +106,6 @@ def cpp_code_lines(path):
 
 
 def includes(path):
-    """What a C++ file includes: [(header, whether in quotes)]."""
+    """Returns what a C++ file includes: [(header, whether in quotes)]."""
     found = re.findall(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]', path.read_text(), re.MULTILINE)
     return [(header, mark == '"') for mark, header in found]

@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 def run(code, *arguments):
-    """What each of two workers prints that run `code`, with arguments."""
+    """Returns what each of two workers prints that run `code`, with arguments."""
     sockets = [socket.create_server(("localhost", 0)) for _ in range(2)]
     workers = [f"localhost:{server.getsockname()[1]}" for server in sockets]
     for server in sockets:

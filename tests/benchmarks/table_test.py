@@ -7,7 +7,7 @@ from tf_largeout.benchmarks.methods.method_table import METHODS
 
 
 def log(method, p1, psp1=None, task="names", **more):
-    """A log with a point every 10 s, 100 examples per second, and the given P@1."""
+    """Returns a log with a point every 10 s, 100 examples per second, and the given P@1."""
     points = [
         {
             "seconds": 10.0 * i,

@@ -90,7 +90,7 @@ def test_other_callbacks_see_the_numbers(tmp_path):
 
 
 def _figures(model, *arguments, **options):
-    """What `SamplerHealth` adds to the logs at the end of an epoch."""
+    """Returns what `SamplerHealth` adds to the logs at the end of an epoch."""
     health, logs = SamplerHealth(*arguments, **options), {}
     health.set_model(model)
     health.on_epoch_end(0, logs)

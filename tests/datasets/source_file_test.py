@@ -12,7 +12,7 @@ CONTENT = b"a source " * 1000
 
 
 def source(program, **fields):
-    """A source that the Python program `program` downloads."""
+    """Returns a source that the Python program `program` downloads."""
     pins = {"num_bytes": len(CONTENT), "sha256": hashlib.sha256(CONTENT).hexdigest()}
     command = (sys.executable, "-c", program)
     return SourceFile(

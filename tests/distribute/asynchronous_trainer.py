@@ -67,7 +67,7 @@ def error_of(function):
 
 
 def examples_of_an_epoch(model):
-    """The number of examples that the metrics counted in one epoch."""
+    """Returns the number of examples that the metrics counted in one epoch."""
     tflo.distribute.fit(model, dataset_fn, STEPS, verbose=0)
     return float(max(variable.numpy() for variable in model.metrics_variables))
 

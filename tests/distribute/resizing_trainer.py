@@ -21,7 +21,7 @@ LARGE, DIM = 1_000_000, 64
 
 
 def resized(num_shards):
-    """A model, its resized copy, and the copy's rows and losses after more training."""
+    """Returns a model, its resized copy, and the copy's rows and losses after more training."""
     keras.utils.set_random_seed(3)
     model = sampled_model(
         sampler=tflo.samplers.UniformSampler(12, seed=1), num_shards=num_shards
@@ -33,7 +33,7 @@ def resized(num_shards):
 
 
 def devices_of(model):
-    """The devices of the class weights and their slots, by name."""
+    """Returns the devices of the class weights and their slots, by name."""
     variables = [*model.trainable_variables, *model.optimizer.variables]
     return [(one.name, one.value.device) for one in variables if "head" in one.path]
 

@@ -67,7 +67,7 @@ def are_equal(one, other):
 
 
 def failing_step(model):
-    """Whether a step with an id out of range is an error that changes nothing."""
+    """Returns whether a step with an id out of range is an error that changes nothing."""
     before = [variable.numpy() for variable in model.optimizer.variables]
     try:
         model.train_on_batch(X[:2], np.array([1, N]))

@@ -21,6 +21,6 @@ def run(program, *arguments):
 
 
 def found(process):
-    """The JSON in the last line that a successful process printed."""
+    """Returns the JSON in the last line that a successful process printed."""
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout.splitlines()[-1])

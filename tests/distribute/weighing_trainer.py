@@ -37,7 +37,7 @@ def unlabelled_fn(seed):
 
 
 def losses_here(function, class_weight=None):
-    """The losses of `fit` with shards in this process."""
+    """Returns the losses of `fit` with shards in this process."""
     options = {"steps_per_epoch": STEPS, "epochs": 2, "verbose": 0}
     history = new_model().fit(function(0), class_weight=class_weight, **options).history
     return history["loss"]

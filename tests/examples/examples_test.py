@@ -74,7 +74,7 @@ def test_the_benchmarks_train_the_models_of_the_examples(name):
 
 
 def _nameless(layer):
-    """The config without the name, and without what training adds."""
+    """Returns the config without the name, and without what training adds."""
     config = keras.saving.serialize_keras_object(layer)
     own = {**config["config"], "name": None}
     own.pop("loss_ranking", None)

@@ -30,7 +30,7 @@ def data(first=0, last=STEPS):
 
 
 def new_model(device, name, rate=0.05):
-    """A model with the same weights on any `device`."""
+    """Returns a model with the same weights on any `device`."""
     random = np.random.default_rng(3)
     head = tflo.layers.FactoredOutput(
         NUM_CLASSES, rate, embeddings_initializer=random.normal(size=[NUM_CLASSES, DIM]) / 4
@@ -89,7 +89,7 @@ def test_training_resumes_from_a_file(tmp_path):
 
 
 def folding_model(device):
-    """A model that has folded its factors during training."""
+    """Returns a model that has folded its factors during training."""
     head = tflo.layers.FactoredOutput(NUM_CLASSES, 0.4, embeddings_initializer="ones")
     with tf.device(device):
         model = keras.Sequential([keras.Input([DIM]), head])

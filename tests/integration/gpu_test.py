@@ -55,7 +55,7 @@ OPTIMIZERS = {
 
 
 def lsh(**kwargs):
-    """A sampler that rebuilds its tables at step 1."""
+    """Returns a sampler that rebuilds its tables at step 1."""
     return tflo.samplers.LSHSampler(20, num_tables=9, rebuild_every=1, **kwargs)
 
 
@@ -68,7 +68,7 @@ def data(first=0, last=STEPS):
 
 
 def new_model(device, sampler, optimizer):
-    """A model with the same weights and slots on any `device`."""
+    """Returns a model with the same weights and slots on any `device`."""
     keras.utils.set_random_seed(4)
     head = tflo.layers.LargeOutput(NUM_CLASSES, SAMPLERS[sampler]())
     loss = tflo.losses.SampledSoftmaxLoss() if head.sampler else tflo.losses.SoftmaxLoss()

@@ -34,7 +34,7 @@ def trained(sampler, optimizer):
 
 
 def state(model):
-    """The path of each variable except metrics, and its value on each replica."""
+    """Returns the path of each variable except metrics, and its value on each replica."""
     variables = [*model.variables, *model.optimizer.variables]
     local_results = two_replicas().experimental_local_results
     return {

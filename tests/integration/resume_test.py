@@ -73,13 +73,13 @@ def _state(model):
 
 @functools.cache
 def uninterrupted(sampler, optimizer):
-    """The state after all steps."""
+    """Returns the state after all steps."""
     return _state(train(new_model(sampler, optimizer), 0, STEPS))
 
 
 @functools.cache
 def half(sampler, optimizer):
-    """The model in the middle of its run."""
+    """Returns the model in the middle of its run."""
     return train(new_model(sampler, optimizer), 0, 5)
 
 

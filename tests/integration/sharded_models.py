@@ -48,18 +48,18 @@ FORMS = {
 
 
 def forms_of(structure):
-    """The names of the forms of "lists", "lsh" or "tree"."""
+    """Returns the names of the forms of "lists", "lsh" or "tree"."""
     return [form for form in FORMS if form.startswith(f"{structure}:")]
 
 
 def sampler_of(form, num_sampled=M, **kwargs):
-    """A sampler of a form, with some arguments replaced."""
+    """Returns a sampler of a form, with some arguments replaced."""
     sampler, arguments = FORMS[form]
     return sampler(num_sampled, **{"seed": 1, **arguments, **kwargs})
 
 
 def model_of(form, num_shards, rate=0.02, normalize=False, **kwargs):
-    """A dense layer and a `LargeOutput`, with the same numbers whatever the shards."""
+    """Returns a dense layer and a `LargeOutput`, with the same numbers whatever the shards."""
     keras.utils.set_random_seed(3)
     bias = 0.2 * np.random.default_rng(2).normal(size=N)
     sampler = sampler_of(form, **kwargs)
@@ -83,14 +83,14 @@ def model_of(form, num_shards, rate=0.02, normalize=False, **kwargs):
 
 
 def rebuilt(form, num_shards, **kwargs):
-    """A model whose search structure fits its rows."""
+    """Returns a model whose search structure fits its rows."""
     model = model_of(form, num_shards, **kwargs)
     model.layers[-1].sampler.rebuild(model.layers[-1])
     return model
 
 
 def fit(model, steps, seed=0):
-    """The loss of so many steps."""
+    """Returns the loss of so many steps."""
     random = np.random.default_rng(seed)
     labels = random.integers(N, size=steps * BATCH)
     features = CLASSES[labels] + 0.3 * random.normal(size=(len(labels), DIM))
@@ -98,7 +98,7 @@ def fit(model, steps, seed=0):
 
 
 def samples(model, labels, steps):
-    """What the sampler gives for `FEATURES` in so many steps."""
+    """Returns what the sampler gives for `FEATURES` in so many steps."""
     head = model.layers[-1]
 
     def step():
@@ -120,7 +120,7 @@ def recall(model):
 
 
 def state(model, name):
-    """The weight of a shard's search state by its name, for each shard."""
+    """Returns the weight of a shard's search state by its name, for each shard."""
     weights = {weight.name: weight.numpy() for weight in model.layers[-1].weights}
     count = model.layers[-1].num_shards
     if count == 1:

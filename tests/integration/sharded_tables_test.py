@@ -27,7 +27,7 @@ NONE, ALL = np.full([BATCH, 1], -1), np.tile(np.arange(-1, N), (BATCH, 1))
 
 
 def buckets(model):
-    """The classes of each bucket of each table, as lists."""
+    """Returns the classes of each bucket of each table, as lists."""
     first, found = 0, {}
     for offsets, ids in zip(
         state(model, "table_offsets"), state(model, "table_ids"), strict=True
@@ -76,7 +76,7 @@ def test_pools_are_drawn_from_the_entries_of_all_shards(num_shards):
 
 
 def collisions_of_labels(model, labels):
-    """Mean number of rows of `labels` that share a bucket with each row, in float64."""
+    """Returns the mean number of rows of `labels` in the buckets of each row, in float64."""
     rows = model.layers[-1].class_embeddings().numpy()[labels].astype("float64")
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     angles = np.arccos(np.clip(rows @ rows.T, -1, 1))

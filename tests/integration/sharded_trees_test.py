@@ -25,7 +25,7 @@ ALL = np.tile(np.arange(-1, N), (BATCH, 1))
 
 
 def probabilities(model):
-    """The q of the formula, by numpy in float64."""
+    """Returns the q of the formula, by numpy in float64."""
     head = model.layers[-1]
     _, bias = head.class_matrix.as_products()
     projected = head.sampler.projection_dim is not None

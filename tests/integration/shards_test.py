@@ -58,7 +58,7 @@ def train(model, half):
 
 @functools.cache
 def half(num_shards, optimizer):
-    """A model after the first half. Do not train it further."""
+    """Returns a model after the first half. Do not train it further."""
     return train(new_model(num_shards, optimizer), 0)
 
 
@@ -69,7 +69,7 @@ def weights(model):
 
 @functools.cache
 def uninterrupted(optimizer):
-    """The weights of a model with one shard after both halves."""
+    """Returns the weights of a model with one shard after both halves."""
     return weights(train(train(new_model(1, optimizer), 0), 1))
 
 

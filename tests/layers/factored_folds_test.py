@@ -40,7 +40,7 @@ def fit(model, first, last):
 
 
 def trained(batches=33, **kwargs):
-    """A model in which some rows of V have pending folds."""
+    """Returns a model in which some rows of V have pending folds."""
     model = fit(new_model(**kwargs), 0, batches)
     folds, seen = num_folds(model), model.layers[-1].class_matrix.state.seen.numpy()
     assert folds > 0 and np.any(seen < folds) and np.any(seen > 0)

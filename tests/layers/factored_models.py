@@ -84,12 +84,12 @@ def assert_close(found, expected, tolerance=1e-9):
 
 
 def steps_of(layer):
-    """The number of steps that a head has taken."""
+    """Returns the number of steps that a head has taken."""
     return int(layer.class_matrix._weights.steps.numpy())
 
 
 def bits(one):
-    """All weights of a model, to compare bit by bit."""
+    """Returns all weights of a model, to compare bit by bit."""
     return [weight.numpy().tobytes() for weight in one.weights]
 
 
@@ -120,7 +120,7 @@ def head(bias=True, rate=RATE, num_classes=N, dim=DIM, seed=2, **kwargs):
 
 
 def model(name="taylor_softmax", trunk=hidden_layer, reduction="sum_over_batch_size", **kwargs):
-    """A compiled model. Arguments that `head` does not take go to `compile`."""
+    """Returns a compiled model. Arguments that `head` does not take go to `compile`."""
     of_head = {k: kwargs.pop(k) for k in ("bias", "rate", "trainable", "dtype") if k in kwargs}
     result = keras.Sequential([*trunk(), head(**of_head)])
     options = {"optimizer": keras.optimizers.SGD(RATE), **kwargs}

@@ -32,7 +32,7 @@ X = X.astype("float32")
 
 
 def trained(name="squared_error", **kwargs):
-    """A model whose U and omega have changed from their initial values."""
+    """Returns a model whose U and omega have changed from their initial values."""
     one = model(name, run_eagerly=True, **kwargs)
     one.fit(X, Y, batch_size=BATCH, verbose=0)
     return one

@@ -26,7 +26,7 @@ X = X.astype("float32")
 
 
 def singular_rate(one):
-    """The rate at which U becomes singular in the direction of the first row of `X`."""
+    """Returns the rate at which U becomes singular in the direction of the first row of `X`."""
     features = one.layers[0](X[:1]).numpy()
     return 1 / (2 * (1 + np.sum(features.astype("float64") ** 2)))
 

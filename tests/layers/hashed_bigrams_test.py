@@ -14,7 +14,7 @@ ROWS, BUCKETS = 50, 1_000
 
 
 def _bigrams(ids, input_dim, num_buckets, padding_id):
-    """The ids of a bag and then the ids of its pairs, computed with Python integers."""
+    """Returns the ids of a bag and then the ids of its pairs, computed with Python integers."""
     result = [int(one) for one in ids]
     for first, second in zip(result[:-1], result[1:], strict=True):
         key = (first * input_dim + second) * 0x9E3779B97F4A7C15 % 2**64

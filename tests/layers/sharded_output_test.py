@@ -64,7 +64,7 @@ def new_model(num_shards, loss, sampler, optimizer, dtype=None, **kwargs):
 
 
 def trained(*arguments, labels=Y, steps=STEPS, **kwargs):
-    """A model trained for a number of steps in two epochs, and its history."""
+    """Returns a model trained for a number of steps in two epochs, and its history."""
     model, times = new_model(*arguments, **kwargs), steps // 8
     x, y = np.tile(X, (times, 1)), np.concatenate([labels] * times)
     history = model.fit(x, y, BATCH, epochs=2, shuffle=False, verbose=0).history

@@ -103,7 +103,7 @@ CLASSES = [
 
 
 def each_loss(short=LOSSES, without=()):
-    """`parametrize` with the cases; those that are not in `short` are slow."""
+    """Returns `parametrize` with the cases; those that are not in `short` are slow."""
     return pytest.mark.parametrize(
         "case",
         [

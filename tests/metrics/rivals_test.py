@@ -9,7 +9,7 @@ from tests.metrics.table import NUM_CLASSES, Problem
 
 
 def labelled(num_labels=4):
-    """A problem whose examples all have a label, and the labels as 0 and 1."""
+    """Returns a problem whose examples all have a label, and the labels as 0 and 1."""
     problem = Problem(num_labels=num_labels)
     problem.labels[:, 0] = np.abs(problem.labels[:, 0])
     relevance = np.zeros((len(problem.labels), NUM_CLASSES), "float32")

@@ -48,7 +48,7 @@ each_step = pytest.mark.parametrize("name", STEPS)
 
 
 def table(dim, rng):
-    """Random rows in bfloat16 and the same rows in float32, as variables."""
+    """Returns random rows in bfloat16 and the same rows in float32, as variables."""
     rounded = tf.cast(rng.normal(size=(NUM_ROWS, dim)), tf.bfloat16)
     return tf.Variable(rounded), tf.Variable(tf.cast(rounded, tf.float32))
 

@@ -30,7 +30,7 @@ def stretched(layer, values):
 
 
 def shrinking(problem, size=8):
-    """A batch with one dominant direction, which each step shrinks in U."""
+    """Returns a batch with one dominant direction, which each step shrinks in U."""
     batch = problem.labelled(size)
     common = np.linspace(-1, 1, problem.dim) / np.sqrt(problem.dim)
     return batch._replace(features=common + 0.02 * batch.features, weights=np.ones(size))
@@ -84,7 +84,7 @@ def test_folds_are_applied_only_to_the_rows_of_targets():
 
 
 def quickly_shrinking(dtype):
-    """A layer that folds about every fifth step if trained on `shrinking`."""
+    """Returns a layer that folds about every fifth step if trained on `shrinking`."""
     problem = Problem("squared_error")
     problem.learning_rate = 0.45
     layer = Layer(problem, dtype)

@@ -9,7 +9,7 @@ from tf_largeout.ops import devices
 
 
 def scalar_reads(optimizer, num_variables):
-    """The number of reads of the learning rate and the step counter in a step."""
+    """Returns the number of reads of the learning rate and the step counter in a step."""
     variables = [keras.Variable(tf.ones([4, 2])) for _ in range(num_variables)]
     optimizer.build(variables)
     rows = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([1]), tf.constant([4, 2]))

@@ -79,7 +79,7 @@ one_of_each_class = pytest.mark.parametrize(
 
 
 def random_slices(rng, dims=(5,), n=60, index_dtype="int64"):
-    """A sparse gradient with repeated ids and without many of the rows."""
+    """Returns a sparse gradient with repeated ids and without many of the rows."""
     ids = rng.integers(0, NUM_ROWS, n) // 3 * 3
     values = rng.normal(size=(n, *dims)).astype("float32")
     dense_shape = tf.constant([NUM_ROWS, *dims])
@@ -93,7 +93,7 @@ def random_weights(rng, dims=(5,)):
 
 
 def dense(slices):
-    """The dense gradient that equals a sparse one."""
+    """Returns the dense gradient that equals a sparse one."""
     result = np.zeros(slices.dense_shape, "float32")
     np.add.at(result, slices.indices.numpy(), slices.values.numpy())
     return tf.constant(result)

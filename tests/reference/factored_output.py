@@ -76,7 +76,7 @@ class DenseLayer:
         return features @ self.kernel.T + (0.0 if self.bias is None else self.bias)
 
     def value(self, batch):
-        """The loss of the batch."""
+        """Returns the loss of the batch."""
         targets = batch.dense_targets(len(self.kernel))
         return _mean(self.loss.of_logits(self.logits(batch.features), targets), batch)
 

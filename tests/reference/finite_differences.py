@@ -4,7 +4,7 @@ import numpy as np
 
 
 def finite_differences(problem, name, oracle, step=1e-5):
-    """Gradient of the sum of `problem.expected(oracle)` for the attribute `name`."""
+    """Returns the gradient of the sum of `problem.expected(oracle)` for attribute `name`."""
     exact = getattr(problem, name).astype("float64")
     gradient = np.zeros_like(exact)
     for index in np.ndindex(exact.shape):

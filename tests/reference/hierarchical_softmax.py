@@ -6,7 +6,7 @@ import numpy as np
 def log_probabilities(
     features, embeddings, bias, cluster_embeddings, cluster_bias, cluster_of_class
 ):
-    """`log P(c | h)` `[B, N]`."""
+    """Returns `log P(c | h)` `[B, N]`."""
     embeddings, cluster_embeddings = (
         np.asarray(rows, np.float64) for rows in (embeddings, cluster_embeddings)
     )

@@ -29,7 +29,7 @@ def nearest_lists(rows, means):
 
 
 def row_probabilities(queries, means, mean_bias, offsets, ids):
-    """The probability of each row for each query, `[batch, num_rows]`, in float64.
+    """Returns the probability of each row for each query, `[batch, num_rows]`, in float64.
 
     A list is drawn by the softmax of the score of its mean plus the log of its size. Then one
     of its members is drawn uniformly.

@@ -8,13 +8,13 @@ def _best(logits, k):
 
 
 def _orders(logits):
-    """The classes of each row, best first; without those whose logit is -inf."""
+    """Returns the classes of each row, best first; without those whose logit is -inf."""
     orders = [np.lexsort((np.arange(len(row)), -row)) for row in logits]
     return [[int(c) for c in order if row[c] > -np.inf] for order, row in zip(orders, logits)]  # noqa: B905
 
 
 def without(logits, exclude):
-    """The logits, -inf for the classes of `exclude`, `[B, n]`, padded with -1."""
+    """Returns the logits, -inf for the classes of `exclude`, `[B, n]`, padded with -1."""
     left = np.array(logits)
     for row, ids in zip(left, exclude):  # noqa: B905
         row[[c for c in ids if c >= 0]] = -np.inf

@@ -69,7 +69,7 @@ def ordered_pivotal_inclusion(pi):
 
 
 def by_logits(logits, labels, distribution, alpha=100.0):
-    """The distribution of one example over all classes except its labels."""
+    """Returns the distribution of one example over all classes except its labels."""
     logits = np.asarray(logits, np.float64)
     weights = {
         "softmax": np.exp(logits),

@@ -150,7 +150,7 @@ class ZLoss:
         return (targets * class_loss).sum(-1)
 
     def gradient(self, o, targets):
-        """`dz_k/do_c = ([k = c] - 1/N - z_k z_c / N) / deviation`."""
+        """Returns `dz_k/do_c = ([k = c] - 1/N - z_k z_c / N) / deviation`."""
         deviation = o.std(-1, keepdims=True)
         z = (o - o.mean(-1, keepdims=True)) / deviation
         by_z = targets * self._by_z(z)

@@ -46,7 +46,7 @@ def resized(change, num_shards, optimizer):
 
 
 def state(model):
-    """All variables by name; those of one name, or of shards, are concatenated."""
+    """Returns all variables by name; those of one name, or of shards, are concatenated."""
     found = {}
     for one in [*model.variables, *model.optimizer.variables]:
         name = re.sub(r"(embeddings|bias)_\d+", r"\1", one.name)

@@ -43,7 +43,7 @@ def announcements(capfd):
 
 
 def flat_model(loss, sampler, num_classes=30_000, steps_per_execution=10):
-    """A model with zero features, so that all negatives are equally hard."""
+    """Returns a model with zero features, so that all negatives are equally hard."""
     head = tflo.layers.LargeOutput(num_classes, sampler=sampler, name="words")
     model = keras.Sequential([keras.Input([DIM]), head])
     model.compile(tflo.optimizers.LazyAdam(1e-3), loss, steps_per_execution=steps_per_execution)
@@ -233,7 +233,7 @@ def test_an_invalid_start_step_raises_an_error(step):
 
 
 def events(directory):
-    """`{tag: [(step, value)]}` of the event files."""
+    """Returns `{tag: [(step, value)]}` of the event files."""
     found = {}
     for file in directory.glob("events.*"):
         for record in tf.data.TFRecordDataset([str(file)]):

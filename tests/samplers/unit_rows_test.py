@@ -20,7 +20,7 @@ SEARCHES = {
 
 
 def _found(name, lengths, num_shards=1, dtype=None):
-    """The classes that a search finds for each example, and their recall."""
+    """Returns the classes that a search finds for each example, and their recall."""
     rows = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True) * lengths[:, np.newaxis]
     head = tflo.layers.LargeOutput(
         N,

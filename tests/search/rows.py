@@ -11,7 +11,7 @@ QUERIES = RANDOM.normal(size=[20, DIM]).astype("float32")
 
 
 def add_weight(name, shape, dtype, initializer, on_host=False):
-    """A minimal `add_weight` for a search structure."""
+    """Returns a minimal `add_weight` for a search structure."""
     return keras.Variable(initializer, shape, dtype, trainable=False, name=name)
 
 

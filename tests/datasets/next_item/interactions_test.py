@@ -10,7 +10,7 @@ from tf_largeout.datasets import Interactions
 
 
 def _rows(num_users=30, num_items=40, num=400, seed=0):
-    """Random interactions. Few distinct times, so that many are equal."""
+    """Returns random interactions. Few distinct times, so that many are equal."""
     rng = np.random.default_rng(seed)
     users = rng.zipf(1.6, num) % num_users
     items = rng.zipf(1.4, num) % num_items
