@@ -40,6 +40,7 @@ def test_every_public_layer_is_in_the_table():
     covered.add("EmbeddingBag")  # an encoder: embedding_bag_test.py
     covered.add("HashedBigrams")  # an encoder: hashed_bigrams_test.py
     covered.add("HierarchicalOutput")  # hierarchical_output_test.py
+    covered.add("HuffmanOutput")  # huffman_output_test.py
     covered.add("FactoredOutput")  # factored_output_test.py
     covered.add("ItemTower")  # item_tower_test.py
     assert harness.public_classes(layers, keras.layers.Layer) == covered

@@ -60,6 +60,10 @@ def _hierarchical(table):
     return tflo.layers.HierarchicalOutput(NUM_CLASSES)
 
 
+def _huffman(table):
+    return tflo.layers.HuffmanOutput(NUM_CLASSES, np.arange(1, NUM_CLASSES + 1))
+
+
 def _reversible(**kwargs):
     return functools.partial(keras.layers.ReversibleEmbedding, VOCABULARY, DIM, **kwargs)
 
@@ -109,6 +113,7 @@ FEATURES = {
         )
     },
     "head: HierarchicalOutput": Feature(_hierarchical, _losses.HierarchicalSoftmaxLoss),
+    "head: HuffmanOutput": Feature(_huffman, _losses.HierarchicalSoftmaxLoss),
     "head: HierarchicalOutput, SoftmaxLoss": Feature(_hierarchical, _losses.SoftmaxLoss),
     "head: no bias": Feature(_large(use_bias=False)),
     "head: ranking absolute": Feature(_large(ranking="absolute")),

@@ -41,11 +41,11 @@ def _ranked_as(model):
 
 
 def logits_of(model):
-    """Computes the logits with NumPy; log-probabilities for `HierarchicalOutput`."""
+    """Computes the logits with NumPy; log-probabilities for hierarchies."""
     head = model.layers[-1]
     encoder = keras.Model(model.input, head.input)
     features = np.asarray(encoder(IDS), np.float64)
-    if isinstance(head, tflo.layers.HierarchicalOutput):
+    if isinstance(head, tflo.layers.HierarchicalOutput | tflo.layers.HuffmanOutput):
         found = np.asarray(model(IDS), np.float64)
         np.testing.assert_allclose(np.exp(found).sum(axis=-1), 1, rtol=1e-4)
         return found

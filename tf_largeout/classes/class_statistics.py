@@ -12,7 +12,8 @@ class ClassStatistics:
     Args:
         log_partition: As below.
         true_logits: As below.
-        ranks: As below, or a function that computes them, in another pass over the classes.
+        ranks: As below, or a function that computes them, in another pass over the classes;
+            None if they are not known.
 
     Attributes:
         log_partition: float32 `[B]`, log of the sum over classes of `exp(logit)`.
@@ -23,13 +24,13 @@ class ClassStatistics:
         self,
         log_partition: tf.Tensor,
         true_logits: tf.Tensor,
-        ranks: tf.Tensor | Callable[[], tf.Tensor],
+        ranks: tf.Tensor | Callable[[], tf.Tensor] | None,
     ) -> None:
         self.log_partition, self.true_logits, self._ranks = log_partition, true_logits, ranks
 
     @functools.cached_property
-    def ranks(self) -> tf.Tensor:
-        """int64 `[B, L]`, how many classes score higher than the label.
+    def ranks(self) -> tf.Tensor | None:
+        """int64 `[B, L]`, how many classes score higher than the label; None if not known.
 
         Of equal scores, the lower id ranks higher. `num_classes` at padding.
         """

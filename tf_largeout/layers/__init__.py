@@ -7,6 +7,7 @@ from tf_largeout.layers.embedding_bag import EmbeddingBag
 from tf_largeout.layers.factored_output import FactoredOutput
 from tf_largeout.layers.hashed_bigrams import HashedBigrams
 from tf_largeout.layers.hierarchical_output import HierarchicalOutput
+from tf_largeout.layers.huffman_output import HuffmanOutput
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.layers.large_output import LargeOutput
 from tf_largeout.tags.output_tag import OutputTag
@@ -19,6 +20,7 @@ __all__ = [
     "FactoredOutput",
     "HashedBigrams",
     "HierarchicalOutput",
+    "HuffmanOutput",
     "ItemTower",
     "LargeOutput",
     "OutputTag",

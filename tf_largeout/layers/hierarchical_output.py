@@ -8,20 +8,17 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
-from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.clustered_matrix import ClusteredMatrix
-from tf_largeout.classes.probabilities import Probabilities, Scores
-from tf_largeout.layers.class_output import ClassOutput
+from tf_largeout.layers.log_probability_output import LogProbabilityOutput
 from tf_largeout.search.k_means import k_means_clusters
-from tf_largeout.tags.log_probabilities import LogProbabilities
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class HierarchicalOutput(ClassOutput):
+class HierarchicalOutput(LogProbabilityOutput):
     """Log-probabilities of `num_classes` classes by a two-level softmax.
 
         P(c | h) = P(k | h) P(c | k, h)
@@ -85,8 +82,6 @@ class HierarchicalOutput(ClassOutput):
         Goodman 2001, "Classes for fast maximum entropy training"; Morin and Bengio 2005,
         "Hierarchical probabilistic neural network language model".
     """
-
-    scores_are_products = False
 
     def __init__(
         self,
@@ -154,9 +149,9 @@ class HierarchicalOutput(ClassOutput):
         if clusters is None:
             clusters = np.arange(self.num_classes) * self.num_clusters // self.num_classes
         members, offsets = _by_cluster(clusters, self.num_clusters)
-        self.cluster_of_class = self._constant("cluster_of_class", clusters)
-        self._members = self._constant("cluster_members", members)
-        self._offsets = self._constant("cluster_offsets", offsets)
+        self.cluster_of_class = self.add_constant("cluster_of_class", clusters)
+        self._members = self.add_constant("cluster_members", members)
+        self._offsets = self.add_constant("cluster_offsets", offsets)
         self.class_matrix = ClusteredMatrix(
             self.embeddings,
             self.bias,
@@ -168,22 +163,6 @@ class HierarchicalOutput(ClassOutput):
         )
         self.input_spec = keras.layers.InputSpec(min_ndim=2, axes={-1: dim})
         self.built = True
-
-    def probabilities(
-        self, scores: Scores, absolute: bool | None = None
-    ) -> Probabilities | None:
-        """See `ClassOutput`. The scores are log-probabilities already."""
-        if scores == "sigmoid":
-            raise ValueError(
-                f"`scores='sigmoid'` needs logits, but the scores of layer '{self.name}' are "
-                "log-probabilities. Use scores='softmax'."
-            )
-        if scores == "softmax":
-            return probabilities.exponential
-        return super().probabilities(scores, absolute)
-
-    def make_tag(self, features: tf.Tensor, training: bool | None) -> LogProbabilities:
-        return LogProbabilities(self, features, training)
 
     def changed_attributes(
         self, change: ClassChange
@@ -252,17 +231,6 @@ class HierarchicalOutput(ClassOutput):
         if not self.use_bias:
             return embeddings, None
         return embeddings, self.add_class_weight(f"{prefix}bias", (count,), "zeros")
-
-    def _constant(self, name: str, values: np.ndarray) -> keras.Variable:
-        """Adds an int64 weight that is saved but not trained."""
-        values = values.astype(np.int64)
-        return self.add_class_weight(
-            name,
-            values.shape,
-            initializers.constant_initializer(values),
-            dtype="int64",
-            trainable=False,
-        )
 
 
 def _by_cluster(clusters: np.ndarray, num_clusters: int) -> tuple[np.ndarray, np.ndarray]:

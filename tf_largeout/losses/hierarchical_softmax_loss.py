@@ -1,4 +1,4 @@
-"""`HierarchicalSoftmaxLoss`: the exact loss of a two-level softmax."""
+"""`HierarchicalSoftmaxLoss`: the exact loss of a hierarchical softmax."""
 
 import keras
 import tensorflow as tf
@@ -11,16 +11,16 @@ from tf_largeout.types import Config, DTypeLike, TensorLike
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class HierarchicalSoftmaxLoss(TaggedLoss):
-    """Exact cross entropy of a `HierarchicalOutput` (Goodman 2001).
+    """Exact cross entropy of a `HierarchicalOutput` (Goodman 2001) or a `HuffmanOutput`.
 
     `-mean_y log P(y | h)` over the labels `y` of an example, with `P(c | h) = P(cluster of c |
     h) P(c | its cluster, h)`. The loss scores all clusters, and the classes in the clusters of
     the labels. So it takes O(num_clusters + size of a cluster) time per label, in training and
     in `evaluate`. The gradient of the class embeddings is sparse, with one row per class of
-    these clusters.
+    these clusters. With a `HuffmanOutput`, the loss scores the nodes of the labels' paths.
 
     In training, `Perplexity` is exact. Rank metrics are too high in training, because they rank
-    a label only among the classes of its cluster.
+    a label only among the classes of its cluster. With a `HuffmanOutput`, they are NaN.
 
     Args:
         reduction: As in `keras.losses.Loss`.

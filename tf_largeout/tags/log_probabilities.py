@@ -1,4 +1,4 @@
-"""The tag of `HierarchicalOutput`, whose logits are log-probabilities."""
+"""The tag of hierarchical outputs, whose logits are log-probabilities."""
 
 import tensorflow as tf
 
@@ -12,8 +12,8 @@ class LogProbabilities(OutputTag):
     """Log-probabilities, which are cheap to compute exactly for a few classes.
 
     Args:
-        layer: The `HierarchicalOutput` that computed them; its `class_matrix` is a
-            `ClusteredMatrix`.
+        layer: The `HierarchicalOutput` or `HuffmanOutput` that computed them; its
+            `class_matrix` is a `ClusteredMatrix` or a `TreeMatrix`.
         features: Its input, `[..., dim]`.
         training: Whether the step trains.
     """
@@ -23,13 +23,13 @@ class LogProbabilities(OutputTag):
 
     def __init__(self, layer: object, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
-        self._scored: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+        self._scored: dict[int, tuple[tf.Tensor, tf.Tensor | None]] = {}
 
     def label_log_probabilities(self, y_true: TensorLike) -> tf.Tensor:
         """Returns the exact log-probabilities of the labels, float32 `[B, L]`; 0 at padding.
 
-        It takes O(num_clusters + size of the labels' clusters) time per example. All losses and
-        metrics share the result for the same labels.
+        It takes O(num_clusters + size of the labels' clusters) time per example, or O(depth) in
+        a binary tree. All losses and metrics share the result for the same labels.
         """
         return self._score(self.label_matrix(y_true))[0]
 
@@ -40,7 +40,7 @@ class LogProbabilities(OutputTag):
 
         In training, these are the exact log-probabilities of `label_log_probabilities`. Their
         ranks are those among the classes of the label's cluster. They are never above the exact
-        ranks.
+        ranks. In a binary tree, they are not known.
 
         Raises:
             ValueError: If `ranking` is not "logit".
@@ -52,7 +52,7 @@ class LogProbabilities(OutputTag):
         log_probabilities, ranks = self._score(labels)
         return ClassStatistics(tf.zeros(tf.shape(labels)[:1]), log_probabilities, ranks)
 
-    def _score(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _score(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
         if id(labels) not in self._scored:
             if self.training:
                 warn_of_dense_optimizer(self.layer)
