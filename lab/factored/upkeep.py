@@ -51,8 +51,8 @@ def _shares(seconds, folds, state):
     """Returns figures of the training steps, and of a pass over the classes after them.
 
     Args:
-        seconds: Of the processor, each step's.
-        folds: How many there were after each step.
+        seconds: CPU seconds of each step.
+        folds: Number of logged folds after each step.
         state: `FactoredState`.
     """
     changes = np.diff(folds, prepend=0)

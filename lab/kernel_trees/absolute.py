@@ -16,7 +16,7 @@ from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
 
-# Methods and their numbers of negatives; the rates are those of the older runs of the note.
+# Methods and their numbers of negatives; the rates are as in the older runs of the note.
 NEGATIVES = {
     "frequency": 1024,
     "frequency_own": 32,

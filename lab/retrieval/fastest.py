@@ -37,7 +37,7 @@ def main(arguments=None):
 def table(rows, recalls):
     """Returns the fastest setting for each recall and method as Markdown, fastest first.
 
-    MiB are those of the method's first setting, and CPU seconds those of its longest build.
+    MiB are from the method's first setting, and CPU seconds are from its longest build.
 
     Args:
         rows: Rows of a report with one k and batch size.

@@ -2,8 +2,8 @@
 
 Compares the indexes of `tf_largeout.retrieval`, exports, a product with all classes and
 `tf.math.top_k`, and installed libraries of nearest-neighbour search (`pip install
-'tf_largeout[rivals]'`): one line per setting and batch size. Weights and queries are those of a
-model that is trained first, or from a file. Everything runs on one thread, each kind of method
+'tf_largeout[rivals]'`): one line per setting and batch size. Weights and queries come from a
+file, or from a model that is trained first. Everything runs on one thread, each kind of method
 in its own process. Other libraries search the rows with the biases as an additional column.
 
 Recall is the share of the exact best k, where classes of equal scores count as equal. `p1` is

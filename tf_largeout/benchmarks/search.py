@@ -1,10 +1,10 @@
 """`python -m tf_largeout.benchmarks search`: recall of the exact top k against time.
 
 Measures what share of the k highest logits the searches of the samplers find, and the time per
-batch: one line per setting. Weights and queries are those of a trained model (an `.npz` file
-with `W [num_classes, dim]`, `b [num_classes]` and queries `H [num_queries, dim]`). Without a
-file, weights and queries are random clusters. These show how the time grows, but not the recall
-for real weights. The time is that of the search alone, without building its structure.
+batch: one line per setting. Weights and queries come from a trained model (an `.npz` file with
+`W [num_classes, dim]`, `b [num_classes]` and queries `H [num_queries, dim]`). Without a file,
+weights and queries are random clusters. These show how the time grows, but not the recall for
+real weights. The measured time does not include building the search structure.
 """
 
 import time

@@ -6,7 +6,7 @@ figures are medians over steps after a warm-up. Lines without an optimizer measu
 forward and the backward pass. `limit` is the least possible time on the machine if a batch
 shares its negatives: the time of the matrix products at the measured rate, plus the time to
 move the bytes at the measured bandwidth. With `--device gpu`, everything runs on the first GPU,
-and memory is that of its tensors.
+and the memory of its tensors is reported.
 
 On a busy machine, let the variants of a shape take turns (`--turns 10`: ten steps each). Then
 each line also shows its wall and CPU time, divided by those of the first variant.

@@ -13,10 +13,9 @@ class ExactMetrics(keras.callbacks.Callback):
 
     During `fit`, the metrics of a sampled loss compare a label with the sampled classes only,
     so they are far too optimistic. This callback evaluates the model exactly, over all classes,
-    and adds the results to the logs. Their names are those of the loss and the metrics, with a
-    prefix. The progress bar, `History`, and the callbacks that follow in the list can read
-    them. So put this callback before `EarlyStopping`, `ModelCheckpoint`, `TensorBoard` or
-    `CSVLogger`:
+    and adds the results to the logs. Each is named after the loss or metric, with a prefix. The
+    progress bar, `History`, and the callbacks that follow in the list can read them. So put
+    this callback before `EarlyStopping`, `ModelCheckpoint`, `TensorBoard` or `CSVLogger`:
 
     ```python
     exact = tflo.callbacks.ExactMetrics(x_validation, y_validation)

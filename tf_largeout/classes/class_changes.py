@@ -76,8 +76,8 @@ class ClassChange:
         Args:
             before: `[num_before, ...]`.
             after: `[num_classes, ...]`.
-            new_rows: Its last rows are those of the new classes; None keeps the rows of
-                `after` for them.
+            new_rows: Its last rows belong to the new classes. None keeps the rows of `after`
+                for them.
         """
         rows = tf.gather(tf.convert_to_tensor(before), self.kept)
         if self.num_new:

@@ -23,7 +23,7 @@ class Folders:
         """Returns the folders that tfds uses for a `data_dir`.
 
         Args:
-            data_dir: Folder of the datasets. The default is that of tfds: the value of the
+            data_dir: Folder of the datasets. The default is as in tfds: the value of the
                 environment variable `TFDS_DATA_DIR`, or else `~/tensorflow_datasets`.
 
         Raises:

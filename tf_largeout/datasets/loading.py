@@ -36,7 +36,7 @@ def load(
             `"linux_callees/fields"` for the larger label vocabularies), `"xmc/FOLDER"`, or a
             text dataset: `"brown"`, `"gcide"` or `"linux_tokens"`.
         data_dir: Local folder of the datasets, created if missing. If it cannot be written, a
-            warning is logged and the parsed dataset is not stored. The default is that of tfds:
+            warning is logged and the parsed dataset is not stored. The default is as in tfds:
             the value of the environment variable `TFDS_DATA_DIR`, or else
             `~/tensorflow_datasets`.
         batch_size: Examples per batch. Defaults to None: the pipelines yield single examples.
@@ -62,9 +62,9 @@ def load(
         SourceFileError: If the source is damaged, or is missing and cannot be downloaded. The
             message says how to get it. This is a subclass of `ValueError`.
         ValueError: If `name` or its variant is unknown, `"xmc"` comes without the name of one
-            folder, `data_dir` is not a local path, or a number is out of range. Also if
-            `vocabulary_size` or `sequence_length` is given for a dataset that is not a text, or
-            if `validation_fraction` leaves `train` or `validation` empty.
+            folder, `data_dir` is not a local path, or a number is out of range. It is also
+            raised if `vocabulary_size` or `sequence_length` is given for a dataset that is not
+            a text, or if `validation_fraction` leaves `train` or `validation` empty.
     """
     if not isinstance(name, str) or name.partition("/")[0] not in _NAMES:
         raise ValueError(f"`name` must be one of {', '.join(_NAMES)}. Received: name={name!r}.")

@@ -8,7 +8,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Ragged:
-    """Row `i` is `values[offsets[i]:offsets[i + 1]]`.
+    """Rows of different lengths. Row `i` is `values[offsets[i]:offsets[i + 1]]`.
 
     Attributes:
         values: Array of all rows, concatenated.

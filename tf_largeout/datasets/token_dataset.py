@@ -60,8 +60,8 @@ def token_dataset(
 ) -> TokenDataset:
     """Creates the dataset of a corpus.
 
-    The arguments are those of `load`; `length` is `sequence_length`. The first documents of the
-    training split are the validation split.
+    The arguments are those of `load`; `length` is `sequence_length`. The first training
+    documents form the validation split.
     """
     num_validation = _num_validation(corpus, validation_fraction)
     bounds = [0, num_validation, corpus.num_train, corpus.num_examples]

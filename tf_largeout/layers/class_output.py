@@ -319,10 +319,10 @@ class ClassOutput(keras.layers.Layer):
         Raises:
             ValueError: If the layer is not built, `k` is out of range, the features do not have
                 the width of the layer's inputs, or a filter does not hold integers or does not
-                match the shape of the features. Also if the layer does not support `absolute`
-                or `scores`: a `HierarchicalOutput` has no absolute ranking, "sigmoid" needs a
-                `LargeOutput` that ranks by the logit, and "softmax" of a `FactoredOutput` may
-                need the `epsilon` of its loss.
+                match the shape of the features. It is also raised if the layer does not support
+                `absolute` or `scores`: a `HierarchicalOutput` has no absolute ranking,
+                "sigmoid" needs a `LargeOutput` that ranks by the logit, and "softmax" of a
+                `FactoredOutput` may need the `epsilon` of its loss.
             tf.errors.InvalidArgumentError: If a filter has an id that is out of range, or the
                 features are not finite. On a GPU, without `allowed`, examples that are not
                 finite get NaN and -1 instead of this error, and a `k + n` above 2,048 is an

@@ -300,6 +300,6 @@ def _is_ragged(tensor: _Rows) -> bool:
 
 
 def _may_be_equal(ids: _Rows, weights: _Rows) -> bool:
-    """Returns whether two shapes may be equal, and both are ragged or neither is."""
+    """Returns whether two shapes may be equal. Both must be ragged, or neither."""
     known = tf.TensorShape(tuple(ids.shape)).is_compatible_with(tuple(weights.shape))
     return known and _is_ragged(ids) == _is_ragged(weights)

@@ -143,10 +143,10 @@ class LargeOutput(ClassOutput):
     Raises:
         ValueError: If an argument has the wrong type or is out of range, an array of initial
             values does not have the shape of its weight, or two arguments cannot be combined.
-            Also if `activity_regularizer` is given (it would need all logits in each step), or
-            if the input has fewer than two dimensions or an unknown last dimension, or if the
-            class rows are larger than the memory of this machine. The message says what to use
-            instead.
+            It is also raised if `activity_regularizer` is given (it would need all logits in
+            each step), if the input has fewer than two dimensions or an unknown last dimension,
+            or if the class rows are larger than the memory of this machine. The message says
+            what to use instead.
     """
 
     rankings = ("logit", "absolute")

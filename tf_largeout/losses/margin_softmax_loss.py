@@ -72,7 +72,7 @@ class MarginSoftmaxLoss(SampledLoss):
     comparable with that of other losses and of other margins.
 
     Args:
-        angular_margin: The margin in radians, from 0 to pi / 2. The default, 0.5, is that of
+        angular_margin: The margin in radians, from 0 to pi / 2. The default, 0.5, is as in
             ArcFace.
         cosine_margin: The margin that is subtracted from the cosine, from 0 to 1.
         reduction: As in `keras.losses.Loss`.

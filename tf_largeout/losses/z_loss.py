@@ -15,13 +15,14 @@ class ZLoss(SphericalLoss):
     """`scale softplus(slope (target - z))` of a label's standardised logit `z`.
 
     `z = (a - mean) / deviation`, where a is the logit of the label. Mean and standard deviation
-    are those of the logits of all N classes: `mean = s / N` and `deviation^2 = q / N - mean^2`,
-    with the sum s of the logits and the sum q of their squares (de Brebisson and Vincent 2016,
-    "The Z-loss: a shift and scale invariant classification loss belonging to the spherical
-    family"). The loss pushes the logit of the label to `target` standard deviations above the
-    mean, whatever the scale of the logits. So it is a ranking loss and defines no
-    probabilities. Tune the three arguments for your metric. (The paper calls them a, b and
-    z_0.) If all class rows are equal, for example 0, the deviation is 0 and the loss is NaN.
+    are taken over the logits of all N classes: `mean = s / N` and
+    `deviation^2 = q / N - mean^2`, with the sum s of the logits and the sum q of their squares
+    (de Brebisson and Vincent 2016, "The Z-loss: a shift and scale invariant classification loss
+    belonging to the spherical family"). The loss pushes the logit of the label to `target`
+    standard deviations above the mean, whatever the scale of the logits. So it is a ranking
+    loss and defines no probabilities. Tune the three arguments for your metric. (The paper
+    calls them a, b and z_0.) If all class rows are equal, for example 0, the deviation is 0 and
+    the loss is NaN.
 
     This is not the z-loss of PaLM, a penalty of log Z. For that penalty, use the argument
     `log_partition_penalty` of `SoftmaxLoss` or `SampledSoftmaxLoss`.

@@ -75,8 +75,8 @@ def inverted_file_fit(
         bias: float32 variable `[num_classes]`, or None.
         state: means, mean_bias, offsets, ids, codes, scales, schedule. The random numbers of
             k-means depend only on the step in the schedule, so all replicas get the same lists.
-        unit_length: Whether the lists and the stored rows are those of rows that are scaled to
-            length 1. A row shorter than 1e-6 is multiplied by 1e6.
+        unit_length: Whether to scale rows to length 1 before they are assigned to lists and
+            stored. A row shorter than 1e-6 is multiplied by 1e6.
 
     Returns:
         The operation (None when executing eagerly).

@@ -264,7 +264,7 @@ class RowSparse(keras.optimizers.Optimizer):
         """Does nothing, because `update_step` decays the rows that it updates."""
 
     def _clip_gradients(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
-        # The norm is that of the merged rows of all replicas.
+        # The norm is computed from the merged rows of all replicas.
         if self._clips():
             pairs = self._summed([(gradient, None) for gradient in grads])
             grads = [row_gradients.merged(gradient) for gradient, _ in pairs]

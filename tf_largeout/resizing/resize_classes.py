@@ -59,9 +59,9 @@ def resize_classes(
 
     Raises:
         ValueError: If `num_classes` is out of range, `kept` is not a vector of distinct old
-            ids, or `initializer` is not an initializer or such an array. Also if the model is
-            not built, does not have exactly one class output layer, or cannot be made from its
-            config with this number of classes.
+            ids, or `initializer` is not an initializer or such an array. It is also raised if
+            the model is not built, does not have exactly one class output layer, or cannot be
+            made from its config with this number of classes.
     """
     head = class_output(model)
     if not head.built:

@@ -72,7 +72,7 @@ def predict_top_k(
     ```
 
     Args:
-        model: A model whose one output is that of a `LargeOutput`, `FactoredOutput` or
+        model: A model with one output, from a `LargeOutput`, `FactoredOutput` or
             `HierarchicalOutput`.
         x: As in `model.predict`: arrays, in the structure of the model's inputs; or a
             `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator of batches, whose
@@ -93,15 +93,15 @@ def predict_top_k(
         verbose: As in `predict`.
         positions: None, the default, returns a result for each position of a sequence. "last"
             returns one result per sequence, for the last position that is not masked. The mask
-            is that of the model, for example from `keras.layers.Embedding(mask_zero=True)`, and
+            comes from the model, for example from `keras.layers.Embedding(mask_zero=True)`, and
             the padding may be on the left or on the right. Without a mask, "last" is the last
             of all positions. So sequences with padding on the right need a mask. For a sequence
             of only padding, the result is -inf (0 for probabilities) and -1.
         scores: "logit", the default, "softmax", "top_k_softmax" or "sigmoid", as in the
-            layer's `top_k`. The probabilities of "softmax" are always those among all classes
-            of the layer, also with `exclude`, `allowed` or an index: the filters hide classes,
-            they do not change the probabilities of the others. This takes another pass over all
-            classes, in blocks, so with an index it takes O(num_classes) time per example, too.
+            layer's `top_k`. "softmax" always means the softmax over all classes of the layer,
+            even with `exclude`, `allowed` or an index: filters hide classes, but do not change
+            the probabilities of the others. This takes another pass over all classes, in
+            blocks, so with an index it takes O(num_classes) time per example, too.
             "top_k_softmax" takes no such pass: it is the softmax over the `k` classes of the
             result (equation 1 of Vijayanarasimhan et al. 2015 over the top K classes).
 
@@ -113,9 +113,9 @@ def predict_top_k(
     Raises:
         ValueError: If the model has another output, `k` is out of range, `index` has other
             classes, class rows or biases than the layer, or a filter does not contain integers
-            or does not match `x`. Also if `exclude` is given and `x` is not arrays, if
-            `positions` is "last" and the model has no sequences, or if the layer does not
-            support `scores`, see its `top_k`.
+            or does not match `x`. It is also raised if `exclude` is given and `x` is not
+            arrays, if `positions` is "last" and the model has no sequences, or if the layer
+            does not support `scores`, see its `top_k`.
         tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features of
             an example are not finite.
     """

@@ -51,7 +51,7 @@ class CountedSampler(StaticSampler):
         self._count_weight: keras.Variable = None  # until it is built
 
     def table_specs(self) -> list[Spec]:
-        """Returns the name, shape and dtype of each table. Only zeros mean: no counts."""
+        """Returns the name, shape and dtype of each table. Zeros mean no counts."""
         raise NotImplementedError(f"{type(self).__name__} must define `table_specs`.")
 
     def make_tables(self, counts: np.ndarray) -> list[tf.Tensor]:

@@ -40,7 +40,7 @@ class HardNegativeSampler(Sampler):
             Before this step, the heads are empty, and a step takes little more time than with
             the tail only. None starts at step `num_classes / 200`, limited to the range from
             100 to 1,000. If most labels have rarely occurred by then, the search starts later,
-            at the latest at three times this step. A line on stderr reports the start. A
+            but no later than at three times this step. A line on stderr reports the start. A
             resumed run does not repeat this line. With the package tensorboard,
             `keras.callbacks.TensorBoard(update_freq=n)` also records the start, as the scalar
             `LAYER/search_start`.

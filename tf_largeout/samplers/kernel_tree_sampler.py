@@ -43,7 +43,7 @@ class KernelTreeSampler(Rebuildable):
     * `shared=False`: each example has its own classes, `[batch, num_sampled]`: independent
       draws from its q, with expected counts `num_sampled q_c`. Use a small `num_sampled`,
       because a step reads and updates `batch * num_sampled` class rows.
-    * `num_hard=k`: each example has k draws of its own. The distinct classes among them are the
+    * `num_hard=k`: each example has its own k draws. The distinct classes among them are the
       head of a `HeadAndTail`. The tail is `num_sampled - k` static draws that the batch shares.
 
     The first training step builds the tree, and later steps update it. With a row-sparse

@@ -75,7 +75,7 @@ class LSHSampler(Rebuildable):
         start_step: With `num_hard`, the first training step that searches, counted from 0; it
             also builds the tables. None starts at step `num_classes / 200`, limited to the
             range from 100 to 1,000. If most labels have rarely occurred by then, the search
-            starts later, at the latest at three times this step.
+            starts later, but no later than at three times this step.
         tables: A `HashTableConfig`, or a dict of its arguments; None for its defaults.
         seed: Int that determines the random draws; None for a random seed.
 

@@ -25,11 +25,11 @@ class SearchStart:
 
         num_classes / 200, at least 100 and at most 1,000.
 
-    It starts later if fewer than half of the labels of the first batch have occurred 15 more
-    times by then, at the latest at three times this step. Before the search starts, the model
-    learns as much from random negatives, in less time per step. The rule does not depend on the
-    loss or on the number of negatives. It starts the search early if most labels belong to few
-    classes, and later if all classes are about equally frequent. lab/negatives/README.md
+    It starts later, but no later than at three times this step, if fewer than half of the
+    labels of the first batch have occurred 15 more times by then. Before the search starts, the
+    model learns as much from random negatives, in less time per step. The rule does not depend
+    on the loss or on the number of negatives. It starts the search early if most labels belong
+    to few classes, and later if all classes are about equally frequent. lab/negatives/README.md
     compares it with other starts.
 
     In the first step with a search, a line on stderr names the layer, the sampler and the step.

@@ -35,7 +35,7 @@ class SoftmaxSampler(Sampler):
     "quadratic" and "quartic" are the kernels of their section 3, without a tree.
 
     A label is never drawn. Its reported count, which `SampledSoftmaxLoss` and
-    `AbsoluteSoftmaxLoss` do not use, is that of another class with the same logit.
+    `AbsoluteSoftmaxLoss` do not use, equals the count of another class with the same logit.
 
     The batch is processed in parts. Besides a copy of the class embeddings, a step needs about
     256 MiB, or 32 bytes per class if that is more.

@@ -28,8 +28,8 @@ class TopKSampler(HardNegativeSampler):
             static `Sampler`.
         start_step: With `num_hard`, the first training step that searches, counted from 0. None
             starts at step `num_classes / 200`, limited to the range from 100 to 1,000. If most
-            labels have rarely occurred by then, the search starts later, at the latest at three
-            times this step.
+            labels have rarely occurred by then, the search starts later, but no later than at
+            three times this step.
         seed: Int that determines the random draws; None for a random seed.
 
     Example:

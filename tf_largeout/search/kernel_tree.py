@@ -217,7 +217,7 @@ class KernelTree:
     ) -> tf.Tensor:
         """Returns `alpha <h, w_i>^2 + 1` of some rows for all queries, with one dense product.
 
-        Divided by `masses` they are the `q_i`, if the sums are those of the current rows.
+        Divided by `masses`, they are the `q_i`, if the sums are up to date.
 
         Args:
             queries: float32 `[batch, dim]`.
@@ -258,7 +258,7 @@ class KernelTree:
             bias: As in `rebuild`.
 
         Returns:
-            float32 `[n]`; exact if the sums are those of the current rows.
+            float32 `[n]`; exact if the sums are up to date.
         """
         kernels = self.kernels(queries, ids, embeddings, bias)
         return tf.reduce_mean(kernels / self.masses(queries)[:, tf.newaxis], axis=0)

@@ -37,7 +37,7 @@ class ClassScores(AllScores, Protocol):
 
 
 class AllClasses:
-    """All classes, searched by `top_k` of a scorer.
+    """Searches all classes with the `top_k` of a scorer.
 
     Args:
         scorer: A `ClassScorer`, or another object with `top_k`, `log_partitions` and

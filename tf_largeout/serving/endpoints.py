@@ -22,7 +22,7 @@ class Endpoints:
     may have combined from several requests.
 
     Args:
-        model: The model; its output is that of a `ClassOutput` layer.
+        model: The model; its output comes from a `ClassOutput` layer.
         classes: Finds the best classes.
         num_classes: Number of classes.
         largest_features: The sum of `|h_i|` of an example above which scores may overflow.

@@ -14,11 +14,10 @@ _AUTOMATIC = ("keras_tensor", "input_layer")  # names that Keras numbers across 
 def input_specs(model: keras.Model) -> Any:
     """Returns a `tf.TensorSpec` for each input of `model`, in the structure of its call.
 
-    The name of a `tf.TensorSpec` is that of the input in the signature: the name of its
-    `keras.Input`, or its key. A single input without a name is called "features". Several
-    inputs without names are called "features_0", "features_1", ... If mixed precision made
-    the type of an input without a name float16 or bfloat16, the spec has float32, which the
-    model casts.
+    A `tf.TensorSpec` is named like the input in the signature: by its `keras.Input` or its key.
+    A single input without a name is called "features". Several inputs without names are called
+    "features_0", "features_1", ... If mixed precision made the type of an input without a name
+    float16 or bfloat16, the spec has float32, which the model casts.
 
     Args:
         model: A built model.

@@ -84,7 +84,7 @@ def export(
     ```
 
     Args:
-        model: A built model whose only output is that of a `LargeOutput`, `FactoredOutput` or
+        model: A built model whose only output comes from a `LargeOutput`, `FactoredOutput` or
             `HierarchicalOutput`. It is functional or sequential, or it has one float input
             whose shape is known from its first call.
         path: The folder to create. It never contains an incomplete export. For TensorFlow
@@ -115,9 +115,9 @@ def export(
 
     Raises:
         ValueError: If the model has another output, its class weights are not finite, `k`
-            exceeds the number of classes, or `index` has other class rows. Also if `ops` is
-            another string, `class_names` does not have one line for each class, or the layer
-            does not support `scores`, see its `top_k`.
+            exceeds the number of classes, or `index` has other class rows. It is also raised if
+            `ops` is another string, `class_names` does not have one line for each class, or the
+            layer does not support `scores`, see its `top_k`.
         FileExistsError: If `path` exists and is not an empty folder.
     """
     path = os.fspath(path)

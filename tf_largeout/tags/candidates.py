@@ -38,7 +38,7 @@ class Candidates(NamedTuple):
     """Everything that a sampled loss needs to know about `B` examples.
 
     Raw logits and the log of the expected counts are separate, so that each loss combines them
-    in its own way. The sampled classes of an example are those of all samples, in this order:
+    in its own way. The sampled classes of an example come from all samples, in this order:
     first its own classes, then those of a tail. If a class is also in an earlier sample, its
     later occurrence has no effect.
 

@@ -110,8 +110,9 @@ def as_target_matrix(
     Raises:
         ValueError: If the rank or the number of columns is wrong.
         tf.errors.InvalidArgumentError: If the number of columns is wrong and known only when
-            the step runs, or an index is out of range. Also if a target is negative or not
-            finite, or the targets of an example are all 0 or have a sum above 1.
+            the step runs, or an index is out of range. It is also raised if a target is
+            negative or not finite, or the targets of an example are all 0 or have a sum above
+            1.
     """
     expected = [*features.shape[:-1], num_classes]
     if not targets.shape.is_compatible_with(expected):

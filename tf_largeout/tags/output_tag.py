@@ -240,7 +240,7 @@ class OutputTag:
         """Returns ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
         The ranks are exact outside training, and in training if the loss has made a pass over
-        all classes. Otherwise the result is that of `estimated_ranks`.
+        all classes. Otherwise the result is from `estimated_ranks`.
 
         Args:
             y_true: The labels.
@@ -256,9 +256,9 @@ class OutputTag:
     ) -> tf.Tensor | None:
         """Returns the `k` best classes that are not excluded, int64 `[B, k]`; None in training.
 
-        They are best first, padded with -1 if fewer classes are left. This takes a pass over
-        the classes of its own, which all metrics of a step share if the one with the largest
-        `k` comes first.
+        They are best first, padded with -1 if fewer classes are left. This takes a separate
+        pass over the classes. All metrics of a step share this pass if the metric with the
+        largest `k` comes first.
 
         Args:
             y_true: The labels, which may exclude classes.

@@ -14,8 +14,8 @@ def are_unread(layer: Any) -> bool:
     """Returns whether nothing reads the logits of an output layer in the current step of `fit`.
 
     This is known if the layer is an output of the model that is trained, no other layer takes
-    the output, all its losses and metrics are those of tf_largeout, which use its tag, and the
-    class of the model does not define a step of its own. In any other case the answer is False.
+    the output, all its losses and metrics are from tf_largeout, so they use its tag, and the
+    model class does not override `train_step`. In any other case, the answer is False.
 
     Args:
         layer: The output layer, called in a step.

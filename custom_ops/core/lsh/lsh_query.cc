@@ -30,7 +30,7 @@ void ForEachFrom(const Bucket& bucket, int64_t place, int64_t length, const MetI
   }
 }
 
-// Processes the queries of one thread. Its memory is that of the largest query.
+// Processes the queries of one thread. Its memory depends on the largest query.
 class ExampleQuery {
  public:
   ExampleQuery(const LshTables& tables, const LshQueries& queries, const LshDraw& draw)

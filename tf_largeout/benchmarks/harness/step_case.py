@@ -24,8 +24,9 @@ class StepCase:
     The method can also be one of `pytorch/steps.py`, which has its own optimizer. Features come
     from a dense layer of width `dim`, so that the step also computes the gradient of the
     features. Labels are uniform, so that a step uses as many distinct rows as possible.
-    `device` is "cpu" or "gpu". Memory is that of the process, or of its tensors on the GPU.
-    With `threads`, the libraries have that many threads, and the process as many cores.
+    `device` is "cpu" or "gpu". The reported memory is that of the process, or of its tensors on
+    the GPU. With `threads`, the libraries have that many threads, and the process as many
+    cores.
     """
 
     method: str

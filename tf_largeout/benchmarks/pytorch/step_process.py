@@ -26,7 +26,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def measure(case, task, turn=None, steps_per_turn=0):
-    """Measures the steps of PyTorch in a process of its own.
+    """Measures the steps of PyTorch in a separate process.
 
     Args:
         case: A `StepCase`.
@@ -35,12 +35,13 @@ def measure(case, task, turn=None, steps_per_turn=0):
         steps_per_turn: As for a `StepClock`.
 
     Returns:
-        The figures of a `StepClock`, `library`, the version of torch, and `loss`, its function.
+        The figures of a `StepClock`; `library`, the version of torch; and `loss`, the name of
+        its loss function.
 
     Raises:
         ImportError: If torch is not installed.
         ValueError: If the device is not a CPU.
-        RuntimeError: If the process failed; with the last line of its messages.
+        RuntimeError: If the process failed. The message contains the last line of its output.
     """
     if importlib.util.find_spec("torch") is None:
         raise not_installed("torch")

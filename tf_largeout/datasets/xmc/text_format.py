@@ -23,7 +23,7 @@ _MAX_HEADER = 200  # Characters, in case the file has no line breaks.
 
 @dataclasses.dataclass(frozen=True)
 class XmcFile:
-    """The content of a file. Feature and label numbers are those of the file.
+    """The content of a file. Features and labels have the same numbers as in the file.
 
     Attributes:
         num_features, num_labels: As in the header.

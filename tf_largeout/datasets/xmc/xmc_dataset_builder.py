@@ -11,7 +11,7 @@ from tf_largeout.datasets.xmc.corpus import BY_HAND, corpus
 
 @dataclasses.dataclass(eq=False)
 class XmcConfig(tfds.core.BuilderConfig):
-    """A dataset of the repository. Its name is that of the folder with its two files.
+    """A dataset of the repository. It is named after the folder with its two files.
 
     Attributes:
         num_labels: Number of classes, the third number in the first line of both files.
