@@ -127,6 +127,25 @@ def test_several_features_and_sparse_gradients_of_free_rows():
     assert 1 <= np.any(tower.free_rows, axis=1).sum() <= 9  # the label and 8 samples
 
 
+def test_rows_that_are_not_finite_raise_an_error_before_they_reach_the_weights():
+    encoder = keras.Sequential([keras.layers.Dense(DIM), keras.layers.Lambda(tf.math.log)])
+    model = _model(tflo.layers.ItemTower(FEATURES, encoder))
+    _compiled(model, tflo.losses.SampledSoftmaxLoss())
+    before = [weight.numpy() for weight in model.trainable_weights]
+    calls = {
+        "a training step": lambda: model.train_on_batch(X, Y),
+        "evaluate": lambda: model.test_on_batch(X, Y),
+        "top_k": lambda: tflo.retrieval.predict_top_k(model, X, 3),
+        "top_k again": lambda: tflo.retrieval.predict_top_k(model, X, 3),
+        "export": lambda: tflo.serving.export(model, "not written"),
+    }
+    for call in calls.values():
+        with pytest.raises(tf.errors.InvalidArgumentError, match="layer 'output' must compute"):
+            call()
+    for was, now in zip(before, model.trainable_weights, strict=True):
+        np.testing.assert_array_equal(now, was)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

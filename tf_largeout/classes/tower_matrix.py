@@ -23,7 +23,8 @@ class TowerMatrix(ClassScorer):
 
     A training step computes only the rows of the classes that it reads, with gradients. Passes
     over all classes without gradients read a copy of all rows. If a weight of the model has
-    changed, they first compute this copy again.
+    changed, they first compute this copy again. Rows that are not finite raise a
+    `tf.errors.InvalidArgumentError`.
 
     Args:
         tower: Keras layer that returns the rows, float32 `[n, dim]`, of ids, int64 `[n]`.
@@ -149,6 +150,17 @@ class TowerMatrix(ClassScorer):
 
     def _compute(self, ids: tf.Tensor, training: bool) -> tf.Tensor:
         rows = self._tower(ids, training=training)
+        # Without a gradient: the gradient of the check would raise errors for gradients that
+        # overflow, which a `LossScaleOptimizer` skips.
+        check = tf.debugging.check_numerics(
+            tf.stop_gradient(rows),
+            f"The ItemTower of layer '{self._owner}' must compute class rows that are finite. "
+            "If this is the first step, look for an encoder that divides by zero or takes the "
+            "logarithm of a feature. If not, the training has diverged: restore a checkpoint, "
+            "and lower the learning rate. Received",
+        )
+        with tf.control_dependencies([check]):
+            rows = tf.identity(rows)
         return unit_length(rows) if self._normalize else rows
 
     def _biases(self) -> tf.Tensor | None:
@@ -172,8 +184,11 @@ class TowerMatrix(ClassScorer):
 
         def write_all() -> tf.Tensor:
             start = (tf.constant(0, tf.int64),)
-            tf.while_loop(lambda first: first < count, write, start, parallel_iterations=1)
-            return self._copied_from.assign(now)
+            end = tf.while_loop(
+                lambda first: first < count, write, start, parallel_iterations=1
+            )
+            with tf.control_dependencies(end):  # not if rows are not finite
+                return self._copied_from.assign(now)
 
         tf.cond(now == self._copied_from, lambda: tf.identity(now), write_all)
         return self._copy

@@ -44,6 +44,7 @@ class ItemTower(keras.layers.Layer):
 
     Raises:
         ValueError: If the features are not arrays of numbers, or have different lengths.
+        tf.errors.InvalidArgumentError: In a step, if the encoder returns NaN or infinity.
 
     Attributes:
         num_classes: Number of classes.
