@@ -81,7 +81,7 @@ def best_left(
 
 
 def are_among(ids: tf.Tensor, exclude: tf.Tensor) -> tf.Tensor:
-    """Returns which `ids`, `[B, m]`, `exclude`, `[B, n]`, excludes for their example.
+    """Returns, for each of `ids` `[B, m]`, whether it is in its row of `exclude` `[B, n]`.
 
     Negative ids are never excluded. The search in sorted lists takes O(m + n) memory per
     example. Comparing all pairs would take O(m n).

@@ -42,11 +42,11 @@ class TaggedLoss(keras.losses.Loss):
 
     Args:
         reduction: As in `keras.losses.Loss`.
-        name: Name of the loss; by default that of its class in snake case, such as "nce_loss".
+        name: Name of the loss. By default its class name in snake case, such as "nce_loss".
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         ignore_class: An id, such as -100, that marks labels to ignore, as in Keras's
             `SparseCategoricalCrossentropy`. It has the effect of -1, which always marks
-            padding. It can be any int, also the id of a class. The metrics of the same output
+            padding. It can be any int, even the id of a class. The metrics of the same output
             ignore it too. None: only -1 is ignored.
 
     Attributes:

@@ -153,7 +153,7 @@ class SearchStart:
             progress.assign([step, tf.where(started_at < 0, step, started_at)])
 
     def resume(self, before: "SearchStart") -> None:
-        """Takes the state of another start: a search that has started does not start again."""
+        """Copies the state of another `SearchStart`, so that a started search stays started."""
         if self.step != 0:
             self._progress.assign(before._progress)
         if self._watched is not None and before._watched is not None:

@@ -311,7 +311,7 @@ class KernelTree:
         tf.while_loop(lambda first: first < self._num_rows, copy, start, parallel_iterations=1)
 
     def _copy(self, ids: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None) -> None:
-        """Copies rows as they are read, projected if there is a projection; int64 ids `[n]`."""
+        """Copies the rows `ids`, int64 `[n]`, scaled to length 1 or projected if needed."""
         # In float64, because rounding depends on which rows are copied together. The float32
         # result then has the same bits each time, and no leaf seems to have changed.
         rows = self._as_read(tf.cast(tf.gather(embeddings, ids), tf.float64))
