@@ -180,7 +180,7 @@ def _check(lists: ClassLists, shape: tuple[int, int]) -> None:
     if not fits or (np.diff(ids) == 0).any():
         raise ValueError(
             f"`index` must have the classes of the layer, with embeddings of shape {shape}, "
-            f"each in at most one list. Received: lists of {ids.size} ids up to "
+            f"each only in one list. Received: lists of {ids.size} ids up to "
             f"{ids.max(initial=-1)}, of width {lists.means.shape[1]}. Build it from "
             "layer.class_embeddings() of this model."
         )
