@@ -92,6 +92,17 @@ def compile_model(model, steps, learning_rate):
     )
 
 
+def cosines(encoder, seed=1):
+    """Returns the cosines of pairs of pictures of new identities: equal and different ones."""
+    world = Pictures(TEST_IDENTITIES, seed)
+    first = np.arange(TEST_IDENTITIES)
+    one = encoder.predict(world.take(first, first * 0), batch_size=1024, verbose=0)
+    same = encoder.predict(world.take(first, first * 0 + 1), batch_size=1024, verbose=0)
+    one, same = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (one, same))
+    neighbour = first ^ 1  # of the same family
+    return np.sum(one * same, axis=1), np.sum(one * same[neighbour], axis=1)
+
+
 def verify(encoder, seed=1):
     """Verifies pairs of new identities.
 
@@ -99,13 +110,7 @@ def verify(encoder, seed=1):
         The share of correct answers, and the share of equal pairs that are accepted where one
         of 1,000 different pairs is accepted.
     """
-    world = Pictures(TEST_IDENTITIES, seed)
-    first = np.arange(TEST_IDENTITIES)
-    one = encoder.predict(world.take(first, first * 0), batch_size=1024, verbose=0)
-    same = encoder.predict(world.take(first, first * 0 + 1), batch_size=1024, verbose=0)
-    one, same = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (one, same))
-    neighbour = first ^ 1  # of the same family
-    equal, different = np.sum(one * same, axis=1), np.sum(one * same[neighbour], axis=1)
+    equal, different = cosines(encoder, seed)
     half = TEST_IDENTITIES // 2  # The first half chooses the threshold.
     thresholds = np.quantile([equal[:half], different[:half]], np.linspace(0, 1, 501))
     right = [np.mean(equal[:half] > t) + np.mean(different[:half] <= t) for t in thresholds]

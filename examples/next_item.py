@@ -95,12 +95,16 @@ def train(model, split, loss, learning_rate, epochs, batch_size):
 
 
 def evaluate(next_item, held_out, loss, repeats):
-    """Ranks all items; without `repeats`, only those that the user has not seen."""
+    """Ranks all items; without `repeats`, only those that the user has not seen.
+
+    Returns:
+        The loss and the metrics by name.
+    """
     metrics = [tflo.metrics.NDCG(10), tflo.metrics.HitRateAtK(10)]
     next_item.compile(loss=loss, metrics=metrics)
     seen = np.zeros([len(held_out.target), 1], int) if repeats else held_out.seen
     target = tflo.metrics.with_exclude(held_out.target, seen)
-    next_item.evaluate(held_out.history, target, batch_size=256)
+    return next_item.evaluate(held_out.history, target, batch_size=256, return_dict=True)
 
 
 def main(arguments=None):

@@ -37,6 +37,13 @@ def test_links_point_to_files(text):
     assert not missing, f"{name(text)} links to {missing}."
 
 
+@each_of(PAGES)
+def test_each_page_is_in_the_navigation_of_the_site(page):
+    source = name(page).removeprefix("docs/")
+    navigation = (ROOT / "mkdocs.yml").read_text().splitlines()
+    assert any(line.endswith(source) for line in navigation), f"List {source} in mkdocs.yml."
+
+
 @each_of(RESULTS)
 def test_each_result_file_is_mentioned_in_the_note_of_its_folder(path):
     note = (path.parent / "README.md").read_text()

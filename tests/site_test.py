@@ -73,6 +73,7 @@ def test_links_to_missing_files_and_anchors_are_found(tmp_path):
     [
         ("guides/gpu.md", "../../lab/speed/README.md#a", "../lab/speed/README.md#a"),
         ("index.md", "../lab/speed/tied.json", "lab/speed/tied.json"),
+        ("guides/gpu.md", "../../examples/notebooks/a.ipynb", "../examples/notebooks/a.ipynb"),
         ("lab/README.md", "../docs/gpu.md", "../gpu.md"),
         ("lab/speed/README.md", "../../docs/guides/gpu.md", "../../guides/gpu.md"),
         ("lab/speed/README.md", "tied.json", "tied.json"),
