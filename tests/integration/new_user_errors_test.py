@@ -203,10 +203,6 @@ ERRORS = {
         ),
         "Metric 'precision_at_1' cannot use its labels.*dtype float32.*tf.sparse.from_dense",
     ),
-    "metric of numeric targets": (
-        lambda: factored(tf.sparse.eye(4, N), metrics=["precision_at_1"]),
-        "Metric 'precision_at_1' needs class ids.*sparse targets of SquaredErrorLoss",
-    ),
     "bias of an index": (
         lambda: tflo.retrieval.BruteForceIndex().build(X).update([0], X[:1], bias=[1.0]),
         "without biases.*Received: .*with biases. Omit `bias`",

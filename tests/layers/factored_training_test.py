@@ -200,19 +200,20 @@ def sparse_targets(rows):
     )
 
 
-def dense_copy(layer, name="squared_error"):
-    loss = spherical_losses.LOSSES[name](N)
+def dense_copy(layer, loss=None):
+    loss = loss or spherical_losses.SquaredError(N)
     return DenseLayer(layer.class_embeddings().numpy(), layer.bias.numpy(), loss)
 
 
 @in_float64
-def test_sparse_targets_in_a_custom_loop():
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_sparse_targets_in_a_custom_loop(weight):
     x, _ = data(BATCH)
     targets, expected = sparse_targets(BATCH)
     batch = expected._replace(features=x, weights=np.linspace(0, 2, BATCH))
-    layer, loss, features = head(), LOSSES["squared_error"](), tf.constant(x)
+    layer, loss, features = head(), LOSSES["squared_error"](weight), tf.constant(x)
     layer.build([None, DIM])
-    dense = dense_copy(layer)
+    dense = dense_copy(layer, spherical_losses.SquaredError(N, weight))
 
     @tf.function(autograph=False)
     def step(targets):
@@ -260,7 +261,7 @@ def test_loss_scaling_neither_scales_nor_skips_a_step(policy, scale):
     one = model(trunk=trunk, dtype=policy, optimizer=optimizer)
     before, layer = one.layers
     x, y = data(BATCH)
-    dense, kernel = dense_copy(layer, "taylor_softmax"), before.kernel.numpy()
+    dense, kernel = dense_copy(layer, spherical_losses.TaylorSoftmax(N)), before.kernel.numpy()
     features = tf.cast(before(x), tf.float64).numpy()
     value, gradient = dense.step(with_labels(features, y[:, np.newaxis]), RATE)
     assert one.train_on_batch(x, y) == pytest.approx(value, rel=1e-5)

@@ -12,6 +12,7 @@ from tests.reference.finite_differences import finite_differences
 from tests.reference.losses import reduced
 from tests.slow import slow_but
 from tf_largeout import layers, losses
+from tf_largeout.metrics import RecallAtK
 
 N, DIM, BATCH = 37, 5, 6
 SEVERAL = harness.pad([[3], [3, 5, 9], [0, 36, 0], [], [7], [12, 1]])
@@ -23,6 +24,10 @@ LOSSES = {
     "spherical_softmax of 2": (
         lambda **kwargs: losses.SphericalSoftmaxLoss(2, **kwargs),
         lambda n: reference.SphericalSoftmax(n, 2),
+    ),
+    "squared_error of .3": (
+        lambda **kwargs: losses.SquaredErrorLoss(0.3, **kwargs),
+        lambda n: reference.SquaredError(n, 0.3),
     ),
     "other z_loss": (
         lambda **kwargs: losses.ZLoss(3.0, 0.5, 2.0, **kwargs),
@@ -186,12 +191,66 @@ def test_sparse_targets_of_another_number_of_examples_raise_an_error():
         losses.SquaredErrorLoss()(targets, logits)
 
 
-@pytest.mark.parametrize("loss", [losses.ZLoss, losses.TaylorSoftmaxLoss])
-def test_sparse_targets_for_other_losses_than_squared_error_raise_an_error(loss):
-    targets = tf.SparseTensor([[0, 1]], [1.0], [BATCH, N])
-    logits = Problem(reference.SquaredError).layer(np.ones([BATCH, DIM], "float32"))
-    with pytest.raises(ValueError, match="Labels must be integer class ids.*SparseTensor"):
-        loss()(targets, logits)
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_a_target_of_zero_is_observed(weight):
+    problem = Problem(reference.SquaredError)
+    targets = tf.SparseTensor([[0, 3], [0, 9]], [0.0, 2.0], [BATCH, N])
+    rows = losses.SquaredErrorLoss(weight, reduction=None)(
+        targets, problem.layer(problem.features)
+    )
+    logits = problem.logits()
+    expected = weight * (logits**2).sum(1)
+    expected[0] += (1 - weight) * logits[0, 3] ** 2
+    expected[0] += (logits[0, 9] - 2) ** 2 - weight * logits[0, 9] ** 2
+    np.testing.assert_allclose(rows, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "place, value, message",
+    [
+        (
+            [0, N],
+            1.0,
+            rf"sparse targets must be a class id in \[0, {N}\).*Received the indices",
+        ),
+        ([0, -1], 1.0, "others must be within the shape"),
+        ([BATCH, 0], 1.0, "others must be within the shape"),
+        ([0, 1], np.nan, "Sparse targets must be finite"),
+        ([0, 1], np.inf, "Sparse targets must be finite"),
+    ],
+)
+def test_wrong_sparse_targets_raise_an_error(place, value, message):
+    problem = Problem(reference.SquaredError)
+    logits = problem.layer(problem.features, training=True)
+    targets = tf.SparseTensor([[0, 2], place], np.float32([1, value]), [BATCH, N])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){message}"):
+        losses.SquaredErrorLoss()(targets, logits)
+
+
+@pytest.mark.parametrize("name", ["spherical_softmax", "taylor_softmax", "z_loss"])
+@pytest.mark.parametrize("training", [True, False])
+def test_soft_targets_weight_the_losses_of_their_classes(name, training):
+    loss, formula = LOSSES[name]
+    problem, dense = Problem(formula), np.zeros([BATCH, N], "float32")
+    dense[[0, 0, 1, 2], [3, 9, 0, 36]] = [0.5, 0.3, 1, 0.25]
+    targets = tf.sparse.from_dense(dense)
+    found = loss(reduction=None)(targets, problem.layer(problem.features, training=training))
+    expected = problem.formula.of_logits(problem.logits(), dense)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_metrics_use_classes_with_positive_numeric_targets():
+    problem = Problem(reference.SquaredError)
+    dense = np.zeros([BATCH, N], "float32")
+    dense[[0, 0, 1, 2, 2], [3, 9, 0, 36, 5]] = [2, -1, 1, 0.25, 7]
+    labels = harness.pad([[3], [0], [5, 36], [], [], []])
+    metrics = []
+    for y_true in (tf.sparse.from_dense(dense), labels):
+        logits, metric = problem.layer(problem.features), RecallAtK(10)
+        losses.SquaredErrorLoss()(y_true, logits)
+        metric.update_state(y_true, logits)
+        metrics.append(float(metric.result()))
+    assert metrics[0] == metrics[1] > 0
 
 
 @EVERY_LOSS

@@ -30,23 +30,29 @@ def _weighted(t, *terms):
 class SquaredError:
     """`q - 2 sum_k a_k t_k + sum_k t_k**2` = `|o - t|**2`; equation 1.
 
-    Targets must be of distinct classes.
+    Targets must be of distinct classes. `unobserved_weight` multiplies the squares of the
+    logits of classes whose target is 0.
     """
 
-    def __init__(self, num_classes):
-        self.num_classes = num_classes
+    def __init__(self, num_classes, unobserved_weight=1.0):
+        self.num_classes, self.unobserved_weight = num_classes, unobserved_weight
 
     def value(self, q, s, a, t):
-        return q - 2 * (a * t).sum(-1) + (t**2).sum(-1)
+        observed = np.where(t != 0, (a - t) ** 2 - self.unobserved_weight * a**2, 0)
+        return self.unobserved_weight * q + observed.sum(-1)
 
     def slopes(self, q, s, a, t):
-        return np.ones_like(q), np.zeros_like(s), -2 * t
+        by_a = np.where(t != 0, 2 * (a - t) - 2 * self.unobserved_weight * a, 0)
+        return np.full_like(q, self.unobserved_weight), np.zeros_like(s), by_a
 
     def of_logits(self, o, targets):
-        return ((o - targets) ** 2).sum(-1)
+        return (self._weights(targets) * (o - targets) ** 2).sum(-1)
 
     def gradient(self, o, targets):
-        return 2 * (o - targets)
+        return 2 * self._weights(targets) * (o - targets)
+
+    def _weights(self, targets):
+        return np.where(targets != 0, 1.0, self.unobserved_weight)
 
     def scores(self, o):
         return o

@@ -7,3 +7,5 @@ from tf_largeout.datasets.loading import load as load
 from tf_largeout.datasets.next_item.interactions import Interactions as Interactions
 from tf_largeout.datasets.next_item.loading import interactions as interactions
 from tf_largeout.datasets.next_item.loading import ml_100k as ml_100k
+from tf_largeout.datasets.ratings import Ratings as Ratings
+from tf_largeout.datasets.ratings import ml_100k_ratings as ml_100k_ratings

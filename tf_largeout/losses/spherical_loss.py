@@ -13,7 +13,9 @@ class SphericalLoss(TaggedLoss):
     Such a loss depends only on three values of the N logits `o` of an example (Vincent et al.
     2015, section 4): the logits `a` of the labels, the squared length `q = sum_c o_c^2` and the
     sum `s = sum_c o_c`. The layer computes these values in O(dim^2) time per example. A
-    subclass defines `label_losses`. The loss of an example is the mean over its labels.
+    subclass defines `label_losses`. The loss of an example is the mean over its labels. With
+    soft targets, it is the sum over its labels, each multiplied by its target; their sum is at
+    most 1.
 
     In `evaluate`, the loss reports its own exact value, at the same cost as in training.
 
@@ -29,7 +31,7 @@ class SphericalLoss(TaggedLoss):
     """
 
     tag_class = FactoredLogits
-    is_cross_entropy = False
+    is_cross_entropy, takes_soft_targets = False, True
 
     def label_losses(
         self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
@@ -50,5 +52,9 @@ class SphericalLoss(TaggedLoss):
     def example_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
         found, has_label = tag.spheres(labels), labels >= 0
         losses = self.label_losses(*found.as_columns(), tag.num_classes)
-        weights = target_weights(has_label, losses.dtype)
+        soft = tag.label_weights(labels)
+        if soft is None:
+            weights = target_weights(has_label, losses.dtype)
+        else:
+            weights = tf.cast(soft, losses.dtype)
         return tf.reduce_sum(tf.where(has_label, weights * losses, 0), axis=-1)

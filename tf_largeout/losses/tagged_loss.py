@@ -55,6 +55,8 @@ class TaggedLoss(keras.losses.Loss):
         ranking: How a model that is trained with this loss ranks the classes: by "logit",
             "absolute" (`|logit|`) or "taylor" (`|1 + logit|`).
         takes_soft_targets: Whether the loss accepts soft targets.
+        takes_numeric_targets: Whether the loss accepts any numbers as sparse targets. Metrics
+            then use the classes with a target above 0 as labels.
 
     Call arguments:
         y_true: Integer class ids. `[batch]` for one label per example. `[batch, max_labels]`,
@@ -80,6 +82,7 @@ class TaggedLoss(keras.losses.Loss):
     tag_class: type[OutputTag] = OutputTag
     ranking = "logit"
     takes_soft_targets = False
+    takes_numeric_targets = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

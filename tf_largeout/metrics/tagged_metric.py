@@ -27,7 +27,8 @@ class TaggedMetric(keras.metrics.Metric):
     Call arguments:
         y_true: Integer class ids, as for the losses: `[batch]` or, padded with -1 or
             ragged, `[batch, max_labels]`; with the other leading dimensions of the features
-            in between. `with_exclude` adds classes that must not be ranked.
+            in between. `with_exclude` adds classes that must not be ranked. Of sparse targets,
+            the classes with a value above 0 are the labels.
         y_pred: The direct output of an output layer of this library.
         sample_weight: Optional weights, aligned with the leading dimensions: for sequences
             `[batch, time, dim]` they are `[batch]` or `[batch, time]`.
@@ -103,14 +104,6 @@ class TaggedMetric(keras.metrics.Metric):
 
     def _labels(self, tag: OutputTag, y_true: TensorLike) -> tf.Tensor:
         """Returns the label matrix, or raises a ValueError that names the metric."""
-        loss = tag.loss
-        if isinstance(y_true, tf.SparseTensor) and loss and not loss.takes_soft_targets:
-            raise ValueError(
-                f"Metric '{self.name}' needs class ids as labels. Received: the sparse targets "
-                f"of {type(loss).__name__}, which need not be probabilities. Leave the metric "
-                "out of `compile` for `fit`. To evaluate, compile the model with the metric, "
-                "and pass class ids as `y`."
-            )
         try:
             return tag.label_matrix(y_true)
         except ValueError as error:

@@ -1,18 +1,32 @@
 """The tag of `FactoredOutput`: sums over all logits, without computing the logits."""
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.classes.factored_update import LearningBatch, Spheres
-from tf_largeout.tags.labels import padded_rows, with_columns
+from tf_largeout.tags.labels import checked_targets, padded_rows
 from tf_largeout.tags.output_tag import OutputTag, mean_over
 from tf_largeout.types import TensorLike
 
 _WHAT_TRAINS = "`TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or `SquaredErrorLoss`"
+
+
+class Targets(NamedTuple):
+    """Targets of a batch, for losses of numbers.
+
+    Attributes:
+        values: float64 `[B, L]`, the targets of the labels' logits; 0 at padding.
+        observed: bool `[B, L]`, False at padding and at repeats of a label.
+        counts: bool `[B]`, the examples that count in the mean of the loss.
+    """
+
+    values: tf.Tensor
+    observed: tf.Tensor
+    counts: tf.Tensor
 
 
 class FactoredLogits(OutputTag):
@@ -30,7 +44,8 @@ class FactoredLogits(OutputTag):
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
         self._spheres: dict[int, Spheres] = {}
-        self._targets: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+        self._targets: dict[int, Targets] = {}
+        self._sparse: dict[int, tuple[Any, tf.Tensor]] = {}  # by id of the sparse targets
 
     def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
         if self._learns:
@@ -77,40 +92,52 @@ class FactoredLogits(OutputTag):
         losses = self.loss.label_losses(*self.spheres(labels).as_columns(), self.num_classes)
         return tf.cast(mean_over(self.distinct_labels(labels), losses), tf.float32)
 
-    def targets(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the targets of the labels' logits, and which examples count.
+    def targets(self, labels: tf.Tensor) -> Targets:
+        """Returns the `Targets` of labels: 1 for each, or the values of `sparse_targets`.
 
         Args:
             labels: int64 `[B, L]`, from `label_matrix` or `sparse_targets`.
-
-        Returns:
-            float64 `[B, L]`: 1 for each label, 0 at padding and for repeats, or the values
-            given to `sparse_targets`; and bool `[B]`.
         """
         if id(labels) in self._targets:
             return self._targets[id(labels)]
-        ones = tf.cast(self.distinct_labels(labels), tf.float64)
-        return ones, tf.reduce_any(labels >= 0, axis=-1)
+        observed = self.distinct_labels(labels)
+        counts = tf.reduce_any(labels >= 0, axis=-1)
+        return Targets(tf.cast(observed, tf.float64), observed, counts)
 
     def sparse_targets(self, y_true: tf.SparseTensor) -> tf.Tensor:
-        """Returns the classes of the nonzero targets as a label matrix.
+        """Returns the classes of sparse targets as a label matrix; all examples count.
 
         Args:
-            y_true: Floats `[batch, num_classes]`; it adds values with equal indices.
+            y_true: Numbers `[batch, num_classes]`. Values with equal indices are added.
 
         Raises:
             ValueError: If the shape is wrong.
+            tf.errors.InvalidArgumentError: When the step runs, if an index is out of range or a
+                value is not finite.
         """
+        if id(y_true) in self._sparse:
+            return self._sparse[id(y_true)][1]
         if not y_true.shape.is_compatible_with([None, self.num_classes]):
             raise ValueError(
                 f"Sparse targets must be [batch, {self.num_classes}], one column per class. "
                 f"Received: shape {y_true.shape}."
             )
-        ids, values = padded_rows(with_columns(y_true, self.num_classes))
+        checked = checked_targets(y_true, self.num_classes, "Sparse targets")
+        ids, values = padded_rows(checked)
         labels = self.label_matrix(ids)
         all_count = tf.ones(tf.shape(labels)[:1], tf.bool)
-        self._targets[id(labels)] = tf.cast(values, tf.float64), all_count
+        self._targets[id(labels)] = Targets(tf.cast(values, tf.float64), labels >= 0, all_count)
+        self._sparse[id(y_true)] = y_true, labels
         return labels
+
+    def _new_label_matrix(self, y_true: TensorLike, ignored: int | None) -> tf.Tensor:
+        """As in `OutputTag`. Of numeric targets, the classes with values above 0 are labels."""
+        if isinstance(y_true, tf.SparseTensor) and getattr(
+            self.loss, "takes_numeric_targets", False
+        ):
+            labels = self.sparse_targets(y_true)
+            y_true = tf.where(self.targets(labels).values > 0, labels, -1)
+        return super()._new_label_matrix(y_true, ignored)
 
     def class_statistics(
         self, y_true: TensorLike, compute_dtype: str = "float32", ranking: str = "logit"

