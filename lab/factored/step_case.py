@@ -1,9 +1,10 @@
-"""Measures steps of an output layer without an encoder, for `lab.factored.steps`."""
+"""Measures steps of an output layer, alone or with an encoder, for `lab.factored.steps`."""
 
 import dataclasses
 import itertools
 import time
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -22,12 +23,16 @@ class Shape:
     Attributes:
         num_classes, dim, batch_size: As in the layers.
         num_sampled: Number of negatives of the methods that sample.
+        context: Number of words from which an encoder computes the features; 0 without encoder.
+        word_dim: Width of the encoder's word embeddings.
     """
 
     num_classes: int
     dim: int = 300
     batch_size: int = 128
     num_sampled: int = 1024
+    context: int = 0
+    word_dim: int = 100
 
 
 def factored(loss):
@@ -154,13 +159,15 @@ def milliseconds(method, shape, steps, seconds):
     """
     step = METHODS[method](shape)
     random = np.random.default_rng(0)
-    batches = [
-        (
-            tf.constant(random.normal(size=[shape.batch_size, shape.dim]), tf.float32),
-            tf.constant(random.integers(shape.num_classes, size=shape.batch_size)),
+    if shape.context:
+        step = _with_encoder(step, shape)
+        inputs = random.integers(
+            shape.num_classes, size=[_BATCHES, shape.batch_size, shape.context]
         )
-        for _ in range(_BATCHES)
-    ]
+    else:
+        inputs = random.normal(size=[_BATCHES, shape.batch_size, shape.dim]).astype("float32")
+    labels = random.integers(shape.num_classes, size=[_BATCHES, shape.batch_size])
+    batches = list(zip(map(tf.constant, inputs), map(tf.constant, labels), strict=True))
     each_batch = itertools.cycle(batches)
     first, _ = _seconds_of_calls(lambda: step(*next(each_batch)), _WARM_UP)
     times = max(3, min(steps, int(seconds / first[-1])))
@@ -168,6 +175,31 @@ def milliseconds(method, shape, steps, seconds):
     low, median, high = 1e3 * np.percentile(found, [10, 50, 90])
     cpu_ms = 1e3 * np.median(cpu)
     return {"ms": median, "ms_10": low, "ms_90": high, "cpu_ms": cpu_ms, "steps": times}
+
+
+def _with_encoder(step, shape):
+    """Puts a word embedding and a hidden layer before the output layer, and trains them."""
+    encoder = keras.Sequential(
+        [
+            keras.Input([shape.context], dtype="int64"),
+            keras.layers.Embedding(shape.num_classes, shape.word_dim),
+            keras.layers.Flatten(),
+            keras.layers.Dense(shape.dim, "relu"),
+        ]
+    )
+    weights, optimizer = encoder.trainable_variables, optimizers.LazySGD(_RATE)
+    optimizer.build(weights)
+
+    @tf.function
+    def step_of_model(words, labels):
+        with tf.GradientTape() as tape:
+            features = encoder(words, training=True)
+        by_features = step(features, labels)
+        values = [weight.value for weight in weights]
+        gradients = tape.gradient(features, values, output_gradients=by_features)
+        optimizer.apply_gradients(zip(gradients, weights, strict=True))
+
+    return step_of_model
 
 
 def _seconds_of_calls(function, times):

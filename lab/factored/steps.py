@@ -1,12 +1,14 @@
 """`python -m lab.factored.steps`: time of a step of the output layer, by number of classes.
 
 Measures the output layer alone: forward pass, gradient of the features, and gradient descent on
-the weights. This is the comparison of Vincent et al. 2015, figures 3 and 4. Prints one line for
+the weights. This is the comparison of Vincent et al. 2015, figures 3 and 4. With `--context 4`
+it measures a whole model, with an encoder of four words, as in table 1. Prints one line for
 each method and number of classes, and draws a picture with logarithmic axes. For the factored
 layer it also compares the rate of the products with that of TensorFlow's product of two float32
 matrices. With `--upkeep` it measures the cost of stabilisation at a real learning rate.
 """
 
+import itertools
 import os
 
 from tqdm import tqdm
@@ -33,14 +35,16 @@ def main(arguments=None):
     )  # for the processes below
     limit = machine.matrix_rate()
     rows, upkeep_rows = [], []
-    for num_classes in options.num_classes:
-        shape = Shape(num_classes, options.dim, options.batch_size, options.num_sampled)
+    for num_classes, context in itertools.product(options.num_classes, options.context):
+        shape = Shape(
+            num_classes, options.dim, options.batch_size, options.num_sampled, context
+        )
         for method in options.methods:
             if method.startswith("dense") and num_classes > options.most_dense:
                 continue
-            row = {"method": method, "num_classes": num_classes}
+            row = {"method": method, "num_classes": num_classes, "context": context}
             row |= measure(milliseconds, method, shape, options.steps, options.seconds)
-            if method.startswith("factored") and "ms" in row:
+            if method.startswith("factored") and "ms" in row and not context:
                 row["share_of_limit"] = flops(shape) / row["cpu_ms"] / 1e6 / limit
             rows.append(row)
             tqdm.write(_line(row))
@@ -75,6 +79,8 @@ def flops(shape):
 
 def _line(row):
     head = f"{row['num_classes']:>11,} classes, {row['method']:34}"
+    if row["context"]:
+        head += f" and encoder of {row['context']} words"
     if "error" in row:
         return f"{head} {row['error']}"
     share = row.get("share_of_limit")
@@ -95,6 +101,7 @@ def _parser():
     add = parser.add_argument
     add("--num-classes", type=int, nargs="+", default=[8_000, 80_000, 793_471, 8_000_000])
     add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    add("--context", type=int, nargs="+", default=[0], help="words of an encoder; 0: none")
     add("--dim", type=int, default=300)
     add("--batch-size", type=int, default=128)
     add("--num-sampled", type=int, default=1024)

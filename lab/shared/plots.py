@@ -7,7 +7,7 @@ from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
 
 def draw_factored(report, path):
     """Draws processor time of a step against the number of classes, one line per method."""
-    rows = [row for row in report["rows"] if "error" not in row]
+    rows = [row for row in report["rows"] if "error" not in row and not row.get("context")]
     figure, axes = new_figure([8.0, 5.2])
     methods = list(dict.fromkeys(row["method"] for row in rows))
     for style, method in zip(line_styles(len(methods)), methods, strict=True):

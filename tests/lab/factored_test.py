@@ -25,6 +25,16 @@ def test_every_method_is_measured_and_drawn(tmp_path):
 
 
 @pytest.mark.slow
+def test_whole_models_are_measured_too(tmp_path):
+    arguments = f"--num-classes 60 --dim 6 --batch-size 5 --steps 3 --png {tmp_path}/f.png"
+    methods = ["factored, squared error", "dense, squared error"]
+    report = steps.main([*arguments.split(), "--context", "0", "4", "--methods", *methods])
+    rows = [(row["context"], row["method"]) for row in report["rows"]]
+    assert rows == [(0, methods[0]), (0, methods[1]), (4, methods[0]), (4, methods[1])]
+    assert all(row["cpu_ms"] > 0 for row in report["rows"])
+
+
+@pytest.mark.slow
 def test_upkeep_is_reported_for_each_loss(tmp_path):
     arguments = f"--num-classes 60 --dim 6 --batch-size 5 --upkeep 3 --png {tmp_path}/f.png"
     methods = ["--methods", "factored, Z-loss", "--steps", "1"]
