@@ -111,7 +111,7 @@ def figures(task, make_optimizer, seed, steps, sample, **options):
     problem = tasks.load(task, batch_size)
     negatives = sampler(num_sampled, seed=seed)
     head = layers.LargeOutput(problem.num_classes, sampler=negatives, **options)
-    model = keras.Sequential([problem.input(), problem.encoder(dim), head])
+    model = problem.model(dim, head)
     model.compile(
         optimizer=make_optimizer(batch_size, steps),
         loss=losses.SampledSoftmaxLoss(),

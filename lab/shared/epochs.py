@@ -21,7 +21,7 @@ from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
 from tf_largeout.benchmarks.harness import tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.harness.tasks import task_argument
 from tf_largeout.benchmarks.race import setting_argument
 from tf_largeout.join_models import join_models
 
@@ -53,7 +53,7 @@ def train(task_name, method, epochs, seed, overrides, sample, on_validation, num
     """Trains models of one method and returns their figures as one.
 
     Args:
-        task_name: key of `TASKS`.
+        task_name: name of a task, see `tasks.load`.
         method: key of `METHODS`.
         epochs: number of epochs per model; may be a fraction.
         seed: seed of weights, draws and order; each model derives its own seed from it.
@@ -127,7 +127,7 @@ def _line(run):
 def _parser():
     parser = new_parser("shared.epochs", __doc__)
     add = parser.add_argument
-    add("--task", choices=TASKS, default="linux_callees")
+    add("--task", type=task_argument, default="linux_callees")
     add("--methods", nargs="+", choices=METHODS, required=True)
     add("--epochs", type=float, default=1.0, help="2, or .1 for a tenth of one")
     add("--seeds", nargs="+", type=int, default=[0])

@@ -31,7 +31,7 @@ def normalized_at_start(task, settings):
 def hierarchical(task, settings, clusters=None):
     """Returns a two-level softmax. Clusters are consecutive ids, with similar frequencies."""
     output = HierarchicalOutput(task.num_classes, clusters=clusters)
-    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+    return task.model(settings.dim, output)
 
 
 def hierarchical_k_means(task, settings):
@@ -43,7 +43,7 @@ def hierarchical_k_means(task, settings):
 def factored(task, settings, head):
     """Returns the task's encoder and a `FactoredOutput` with a `FactoredHead`."""
     output = head.layers(task.num_classes, settings.class_rate)
-    return keras.Sequential([task.input(), task.encoder(settings.dim), *output])
+    return task.model(settings.dim, *output)
 
 
 def with_any_sampler(task, settings):

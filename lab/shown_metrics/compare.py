@@ -45,7 +45,7 @@ def train(task, sampler, seed, options):
     head = layers.LargeOutput(
         task.num_classes, SAMPLERS[sampler](options.num_sampled, seed=seed)
     )
-    model = keras.Sequential([task.input(), task.encoder(options.dim), head])
+    model = task.model(options.dim, head)
     model.compile(
         optimizers.LazyAdam(), losses.SampledSoftmaxLoss(), metrics=[metrics.PrecisionAtK(1)]
     )

@@ -71,7 +71,7 @@ def test_figures_agree_with_the_metrics_of_the_package():
     metric_class = tflo.metrics.PropensityScoredPrecisionAtK
     metrics = [metric_class(k, task.label_counts, task.num_examples) for k in (1, 3, 5)]
     output = tflo.layers.LargeOutput(60)
-    model = keras.Sequential([task.input(), task.encoder(16), output])
+    model = task.model(16, output)
     loss = tflo.losses.SoftmaxLoss()
     model.compile("sgd", loss, metrics=[*metrics, tflo.metrics.PrecisionAtK(3)])
     model.fit(task.train, steps_per_epoch=5, verbose=0, shuffle=False)

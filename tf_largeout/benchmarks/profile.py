@@ -17,7 +17,7 @@ from tf_largeout.benchmarks.harness import machine, own_process, tasks
 from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_profile
-from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.harness.tasks import task_argument
 from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.benchmarks.methods.optimizers import ROW_PASSES
 from tf_largeout.benchmarks.methods.stock_models import CandidateModel
@@ -129,7 +129,7 @@ def _lines(row):
 def _parser():
     parser = new_parser("profile", __doc__)
     add = parser.add_argument
-    add("--task", choices=TASKS, default="place_names")
+    add("--task", type=task_argument, default="place_names")
     add("--methods", nargs="+", choices=METHODS, default=["ours", "stock_best"])
     add("--set", type=setting_argument, action="append", default=[], metavar="NAME=VALUE")
     return parser

@@ -19,7 +19,7 @@ from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_race
-from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.harness.tasks import task_argument
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
 from tf_largeout.benchmarks.methods.method_table import METHODS, Settings
 from tf_largeout.benchmarks.rivals import RIVALS
@@ -124,7 +124,7 @@ def setting_argument(text):
 def _parser(methods):
     parser = new_parser("race", __doc__)
     add = parser.add_argument
-    add("--task", choices=TASKS, default="linux_callees")
+    add("--task", type=task_argument, default="linux_callees")
     add("--methods", nargs="+", choices=[*methods, *RIVALS], default=_DEFAULT_METHODS)
     add("--seconds", type=float, default=240.0, help="training time of each method")
     add("--every", type=float, help="seconds between evaluations (default: an eighth)")

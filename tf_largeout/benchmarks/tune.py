@@ -12,7 +12,7 @@ import pathlib
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.tasks import TASKS
+from tf_largeout.benchmarks.harness.tasks import task_argument
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
 from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.benchmarks.race import setting_argument
@@ -92,7 +92,7 @@ def positive(text):
 def _parser(methods):
     parser = new_parser("tune", __doc__, has_picture=False)
     add = parser.add_argument
-    add("--task", choices=TASKS, default="linux_callees")
+    add("--task", type=task_argument, default="linux_callees")
     add("--methods", nargs="+", choices=methods, required=True)
     add(
         "--rates",

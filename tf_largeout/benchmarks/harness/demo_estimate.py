@@ -40,7 +40,7 @@ def measure(task_name, method, tested):
     """Returns the `Speed` of a method, measured in a separate process.
 
     Args:
-        task_name: Key of `TASKS`.
+        task_name: Name of a task, see `tasks.load`.
         method: Key of `METHODS`.
         tested: Number of examples that all evaluations of a run test together.
     """
@@ -79,7 +79,7 @@ def _seconds_per_test(model, task):
     features, labels = task.test_sample(_SAMPLE)
     begin = time.perf_counter()
     evaluate(model, features, labels, task.label_counts, task.num_examples)
-    return (time.perf_counter() - begin) / len(features)
+    return (time.perf_counter() - begin) / len(labels)
 
 
 class _ExecutionTimes(keras.callbacks.Callback):

@@ -9,6 +9,8 @@ import weakref
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.benchmarks.harness.inputs import as_tensors, examples_of
+
 CUTOFFS = (1, 3, 5)
 PROPENSITY_A, PROPENSITY_B = 0.55, 1.5  # the paper's for most data sets
 _STEPS: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # traced once a model
@@ -27,7 +29,7 @@ def evaluate(
 
     Args:
         model: function of features that returns logits [batch, num_classes].
-        features: array of the model's inputs, one entry per example.
+        features: array of the model's inputs, one entry per example, or a dict of such arrays.
         labels: int64 [examples] or [examples, max_labels], padded with -1, without repeats in
             an example.
         label_counts: [num_classes], training examples of each class; None for no PSP.
@@ -42,12 +44,13 @@ def evaluate(
         which all labels of an example have the same weight. With `label_counts` also `psp1`,
         `psp3`, `psp5` in per cent, see `propensity_scored_precision`.
     """
-    labels = np.reshape(np.asarray(labels, np.int64), [len(features), -1])
+    labels = np.reshape(np.asarray(labels, np.int64), [len(labels), -1])
     batches = []
     step = _STEPS.setdefault(model, _step(model, score))
-    for start in range(0, len(features), batch_size):
+    for start in range(0, len(labels), batch_size):
         rows = slice(start, start + batch_size)
-        batch = step(tf.constant(features[rows]), tf.constant(labels[rows]))
+        inputs = as_tensors(examples_of(features, rows))
+        batch = step(inputs, tf.constant(labels[rows]))
         batches.append([part.numpy() for part in batch])
     best, losses = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     figures = rank_figures(best, labels, label_counts, num_examples)

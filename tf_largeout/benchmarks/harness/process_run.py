@@ -14,7 +14,7 @@ class ProcessRun(abc.ABC):
     """A method that is trained on a task in its own process, with a log.
 
     Attributes:
-        task: Key of `tasks.TASKS`.
+        task: Name of a task, see `tasks.load`.
         method: Name of the method in logs.
         directory: Folder of `METHOD.json`, the log, and of other files of the run.
     """

@@ -1,5 +1,6 @@
 """The problems on which methods are compared; a new one is one line in `TASKS`."""
 
+import argparse
 import dataclasses
 
 import keras
@@ -7,7 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import datasets
+from tf_largeout.benchmarks.harness.equal_counts import with_equal_counts
+from tf_largeout.benchmarks.harness.inputs import examples_of
 from tf_largeout.datasets import pipeline
+from tf_largeout.datasets.examples_dataset import examples_dataset
 from tf_largeout.layers import EmbeddingBag
 
 _VALIDATION_FRACTION = 0.02
@@ -21,8 +25,8 @@ class Task:
         num_classes: size of the output.
         num_features: rows of the encoder's table; 0 if an example is a dense vector.
         train: endless shuffled batches (features, labels). Features are int32
-            [batch, max_features] padded with 0, or float32 [batch, width]; labels int64
-            [batch] or [batch, max_labels] padded with -1.
+            [batch, max_features] padded with 0, a dict of such `ids` and float32 `weights`, or
+            float32 [batch, width]; labels int64 [batch] or [batch, max_labels] padded with -1.
         test: pair of arrays like a batch, with all test examples.
         label_counts: training examples of each class.
         num_examples: number of all training examples.
@@ -36,15 +40,25 @@ class Task:
     num_examples: int
 
     def input(self):
-        """Returns the Keras input of one example's features."""
+        """Returns the Keras input of an example; a dict of two inputs if ids have weights."""
         features, _ = self.train.element_spec
-        return keras.Input(shape=features.shape[1:], dtype=features.dtype.name)
+        if isinstance(features, dict):
+            return {name: _input(spec, name) for name, spec in features.items()}
+        return _input(features)
 
     def encoder(self, dim):
         """Returns the encoder that every method trains on this task."""
         if self.num_features:
             return EmbeddingBag(self.num_features, dim)
         return keras.layers.Dense(dim)
+
+    def model(self, dim, *layers):
+        """Returns the model of the encoder and other layers, applied one after the other."""
+        inputs = self.input()
+        outputs = self.encoder(dim)(inputs)
+        for layer in layers:
+            outputs = layer(outputs)
+        return keras.Model(inputs, outputs)
 
     def one_epoch(self):
         """Yields NumPy training batches that contain at least `num_examples` examples."""
@@ -61,35 +75,61 @@ class Task:
         if size is None or size >= len(labels):
             return features, labels
         rows = np.sort(np.random.default_rng(0).permutation(len(labels))[:size])
-        return features[rows], labels[rows]
+        return examples_of(features, rows), labels[rows]
+
+
+def _input(spec, name=None):
+    return keras.Input(shape=spec.shape[1:], dtype=spec.dtype.name, name=name)
 
 
 def load(name, batch_size, seed=0, on_validation=False):
     """Returns the task `name`.
 
     Args:
-        name: key of `TASKS`.
+        name: key of `TASKS`, or `xmc/NAME` for a dataset in the format of the Extreme
+            Classification Repository. `xmc/NAME@COUNT` keeps only the classes with at least
+            COUNT training examples, and COUNT examples of each, see `with_equal_counts`.
         batch_size: Size of the training batches.
         seed: Seed of the order of the training examples.
         on_validation: whether to test on a part of the training split instead of the test
             split, to choose settings.
 
     Raises:
-        ValueError: If `name` is not a key of `TASKS`. The message lists all tasks.
+        ValueError: If there is no such task. The message lists all tasks.
     """
-    if name not in TASKS:
-        raise ValueError(f"Unknown task {name!r}. There are: {', '.join(sorted(TASKS))}.")
-    return TASKS[name](name, batch_size, seed, on_validation)
+    if not is_task(name):
+        raise ValueError(f"Unknown task {name!r}. There are: {_all_tasks()}.")
+    return TASKS.get(name, from_dataset)(name, batch_size, seed, on_validation)
+
+
+def is_task(name):
+    """Returns whether `load` knows the name of a task. The files of `xmc` may be missing."""
+    return name in TASKS or name.startswith("xmc/")
+
+
+def task_argument(name):
+    """Checks the name of a task on a command line, and returns it."""
+    if not is_task(name):
+        raise argparse.ArgumentTypeError(f"expected one of {_all_tasks()}; got {name!r}")
+    return name
+
+
+def _all_tasks():
+    return f"{', '.join(sorted(TASKS))}, xmc/NAME, xmc/NAME@COUNT"
 
 
 def from_dataset(name, batch_size, seed, on_validation):
     """Returns a dataset of this package as a task."""
-    data = datasets.load(
-        name,
-        batch_size=batch_size,
-        shuffle_seed=seed,
-        validation_fraction=_VALIDATION_FRACTION if on_validation else 0.0,
-    )
+    options = {
+        "batch_size": batch_size,
+        "shuffle_seed": seed,
+        "validation_fraction": _VALIDATION_FRACTION if on_validation else 0.0,
+    }
+    source, _, count = name.partition("@")
+    data = datasets.load(source, **options)
+    if count:
+        corpus = with_equal_counts(data.corpus, _count_argument(name, count))
+        data = examples_dataset(name, corpus, None, **options)
     return Task(
         num_classes=data.num_classes,
         num_features=data.vocabulary_size,
@@ -98,6 +138,15 @@ def from_dataset(name, batch_size, seed, on_validation):
         label_counts=data.label_counts,
         num_examples=data.num_train,
     )
+
+
+def _count_argument(name, count):
+    try:
+        return int(count)
+    except ValueError:
+        raise ValueError(
+            f"Expected a number after @, as in xmc/NAME@10. Got {name!r}."
+        ) from None
 
 
 def synthetic(num_classes=2000, examples=20_000, max_labels=1):
@@ -153,15 +202,23 @@ def endless_batches(features, labels, batch_size, seed=0):
 
 
 def collect(batches):
-    """Returns a finite dataset as (features, labels), labels padded with -1 to one width."""
+    """Returns a finite dataset as (features, labels), padded to one width; labels with -1."""
     features, labels = zip(*batches.as_numpy_iterator(), strict=True)
-    if labels[0].ndim == 2:
-        width = max(part.shape[1] for part in labels)
-        labels = [
-            np.pad(part, [(0, 0), (0, width - part.shape[1])], constant_values=-1)
-            for part in labels
+    features = keras.tree.map_structure(lambda *parts: _concatenated(parts, 0), *features)
+    return features, _concatenated(labels, -1)
+
+
+def _concatenated(parts, padding):
+    """Concatenates arrays `[n]`, or `[n, width]` of different widths."""
+    if parts[0].ndim == 1:
+        return np.concatenate(parts)
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate(
+        [
+            np.pad(part, [(0, 0), (0, width - part.shape[1])], constant_values=padding)
+            for part in parts
         ]
-    return np.concatenate(features), np.concatenate(labels)
+    )
 
 
 TASKS = {

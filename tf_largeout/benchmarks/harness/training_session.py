@@ -8,6 +8,7 @@ from tf_largeout.benchmarks.harness import machine, tasks
 from tf_largeout.benchmarks.harness.answers import answer_mb, keras_top_k, query_milliseconds
 from tf_largeout.benchmarks.harness.evaluation import evaluate
 from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness.inputs import as_tensors
 from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 
@@ -69,7 +70,7 @@ class TrainingSession:
         write_json(self.run.log_path, self.log)
 
     def _restore(self, model):
-        model(tf.constant(self.task.test_sample(2)[0]))
+        model(as_tensors(self.task.test_sample(2)[0]))
         model.optimizer.build(model.trainable_variables)
         tracked = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
         directory = pathlib.Path(self.run.directory) / self.run.method

@@ -26,7 +26,7 @@ def ours(task, settings, samplers=SAMPLERS, **options):
     `options` are other arguments of the layer.
     """
     output = _output(task, settings, samplers, **options)
-    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+    return task.model(settings.dim, output)
 
 
 def residual(task, settings, pairs_per_id=0):
@@ -59,5 +59,4 @@ def _output(task, settings, samplers=SAMPLERS, **options):
 
 def dense(task, settings):
     """Returns Keras's `Dense` over all classes."""
-    layers = [task.input(), task.encoder(settings.dim), keras.layers.Dense(task.num_classes)]
-    return keras.Sequential(layers)
+    return task.model(settings.dim, keras.layers.Dense(task.num_classes))

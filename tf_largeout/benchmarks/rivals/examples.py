@@ -26,12 +26,12 @@ class Examples:
         """Returns the examples of a `Task`.
 
         Raises:
-            ValueError: If the examples of the task are dense vectors.
+            ValueError: If the examples of the task are dense vectors, or ids with weights.
         """
-        if not task.num_features:
+        if not task.num_features or isinstance(task.train.element_spec[0], dict):
             raise ValueError(
-                "Other libraries are trained on feature ids; the examples of this task are "
-                "dense vectors. Take a task with `num_features` above 0."
+                "Other libraries are trained on feature ids without weights; the examples of "
+                "this task are dense vectors, or their ids have weights. Take another task."
             )
         parts = [
             (Ragged.from_padded(ids, 0), Ragged.from_padded(labels.reshape(len(ids), -1), -1))
