@@ -5,6 +5,7 @@ import functools
 import math
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from lab.shared.class_vectors import class_vectors
@@ -14,7 +15,7 @@ from tf_largeout import losses
 from tf_largeout.benchmarks.methods.builders import ours
 from tf_largeout.benchmarks.methods.method_table import METHODS as PACKAGE_METHODS
 from tf_largeout.benchmarks.methods.method_table import method_of_ours
-from tf_largeout.layers import HierarchicalOutput
+from tf_largeout.layers import HierarchicalOutput, HuffmanOutput
 
 
 def normalized_at_start(task, settings):
@@ -40,6 +41,12 @@ def hierarchical_k_means(task, settings):
     return hierarchical(task, settings, clusters)
 
 
+def huffman(task, settings):
+    """A binary Huffman tree of the label counts. Classes without examples count as 1."""
+    output = HuffmanOutput(task.num_classes, np.maximum(task.label_counts, 1))
+    return keras.Sequential([task.input(), task.encoder(settings.dim), output])
+
+
 def factored(task, settings, head):
     """Returns the task's encoder and a `FactoredOutput` with a `FactoredHead`."""
     output = head.layers(task.num_classes, settings.class_rate)
@@ -59,6 +66,12 @@ def _absolute(title, search):
     """Returns `_sampled` with the softmax of `|logit|`, the partner of an even kernel."""
     method = _sampled(f"{title}, absolute softmax", search, loss=losses.AbsoluteSoftmaxLoss)
     return dataclasses.replace(method, score=tf.abs)
+
+
+def _with_settings(method, **settings):
+    """Returns a method with other settings on all tasks."""
+    tuned = {task: {**values, **settings} for task, values in method.tuned.items()}
+    return dataclasses.replace(method, settings={**method.settings, **settings}, tuned=tuned)
 
 
 def _factored(head):
@@ -133,6 +146,15 @@ METHODS = {
         "tf_largeout, hierarchical softmax",
         loss=losses.HierarchicalSoftmaxLoss,
         build=hierarchical,
+    ),
+    "huffman": method_of_ours(
+        "tf_largeout, hierarchical softmax, binary Huffman tree",
+        loss=losses.HierarchicalSoftmaxLoss,
+        build=huffman,
+    ),
+    "wta_16": _with_settings(
+        _sampled("tf_largeout, WTA softmax, 16 coordinates, 128 classes", "wta_16"),
+        num_sampled=128,
     ),
     "hierarchical_k_means": method_of_ours(
         "tf_largeout, hierarchical softmax, clusters by k-means",

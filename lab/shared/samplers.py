@@ -7,6 +7,7 @@ from tf_largeout.samplers import (
     BigramSampler,
     InvertedFileSampler,
     KernelTreeSampler,
+    LSHSampler,
     SoftmaxSampler,
     UniformSampler,
     UnigramSampler,
@@ -27,6 +28,12 @@ def _bigram(data, num_sampled, **options):
     return sampler
 
 
+def _wta_16(task, num_sampled, tail=None, **options):
+    """WTA hashes of 16 coordinates and 3 per table, as Vijayanarasimhan et al. 2015."""
+    tables = {"hash": "wta", "bin_size": 16, "num_hashes": 3, **options}
+    return LSHSampler(num_sampled, form="frequent", tables=tables)
+
+
 def _draws(sampler_class, **fixed):
     """Returns a sampler without a tail; ignores the tail of the settings."""
     return lambda task, num_sampled, tail=None, **options: sampler_class(
@@ -39,6 +46,7 @@ SAMPLERS = {
     "uniform_own": _draws(UniformSampler, shared=False),
     "frequency_own": _own_frequency,
     "inverted_file_draws": _draws(InvertedFileSampler, num_hard=None, select="draw"),
+    "wta_16": _wta_16,
     "bernoulli": _bernoulli,
     "bigram": _bigram,  # for text tasks only
     "kernel_tree": _draws(KernelTreeSampler, shared=False),
