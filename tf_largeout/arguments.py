@@ -163,3 +163,17 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     if value in choices:
         return value
     raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}.")
+
+
+def is_int8(embeddings_dtype: str | None) -> bool:
+    """Returns whether the argument `embeddings_dtype` of an index or an export is "int8".
+
+    Raises:
+        ValueError: If it is neither "int8" nor None.
+    """
+    if embeddings_dtype not in ("int8", None):
+        raise ValueError(
+            "`embeddings_dtype` must be 'int8', or None for rows as they are. Received: "
+            f"embeddings_dtype={embeddings_dtype!r}."
+        )
+    return embeddings_dtype is not None

@@ -1,6 +1,7 @@
 #include "custom_ops/kernels/class_scan_ops.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "custom_ops/core/class_scan/class_scan.h"
 #include "custom_ops/core/class_scan/lost_logits.h"
@@ -26,10 +27,12 @@ absl::Status CheckFinite(const Features& features, int64_t dim) {
   return absl::OkStatus();
 }
 
-absl::Status CheckNoneLost(const ClassMatrix& matrix, int64_t batch, int64_t k,
-                           const float* scores, const int64_t* ids) {
+// is_lost(scored): whether the logit of a class is not finite although its numbers are.
+template <class Lost>
+absl::Status CheckNoneLost(int64_t batch, int64_t k, const float* scores, const int64_t* ids,
+                           const Lost& is_lost) {
   for (int64_t i = 0; i < batch * k; ++i) {
-    if (!IsLost(matrix, {scores[i], static_cast<int32_t>(ids[i])})) continue;
+    if (!is_lost(ScoredClass{scores[i], static_cast<int32_t>(ids[i])})) continue;
     return InvalidArgument("logits must not overflow, but for the features of example ", i / k,
                            " that of class ", ids[i], " is ", scores[i],
                            ", though all numbers are finite: scale the features down");
@@ -69,7 +72,8 @@ struct CpuClassScan {
                                 float* scores, int64_t* ids) {
     TF_RETURN_IF_ERROR(CheckFinite(features, matrix.dim));
     largeout::ClassTopK(matrix, features, k, IntraOpParallel(ctx), scores, ids, packed);
-    return CheckNoneLost(matrix, features.batch, k, scores, ids);
+    return CheckNoneLost(features.batch, k, scores, ids,
+                         [&](const ScoredClass& scored) { return IsLost(matrix, scored); });
   }
 
   static absl::Status ClassSoftmaxGradient(OpKernelContext* ctx, const ClassMatrix& matrix,
@@ -102,7 +106,47 @@ class PackClassesOp : public LargeoutOp {
   }
 };
 
+class PackedTopKOp : public LargeoutOp {
+ public:
+  explicit PackedTopKOp(tensorflow::OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("num_classes", &num_classes_));
+    OP_REQUIRES(ctx, num_classes_ < std::numeric_limits<int32_t>::max(),
+                InvalidArgument("num_classes must be at most 2^31 - 2, got ", num_classes_));
+  }
+
+  void Run(OpKernelContext* ctx) override {
+    const tensorflow::Tensor &features = ctx->input(0), &codes = ctx->input(1),
+                             &scales = ctx->input(2);
+    OP_REQUIRES(
+        ctx, features.dims() == 2,
+        InvalidArgument("features must be [batch, dim], got ", features.shape().DebugString()));
+    const int64_t batch = features.dim_size(0), dim = features.dim_size(1);
+    int64_t k = 0;
+    OP_REQUIRES_OK(ctx, ReadTopK(ctx, num_classes_, &k));
+    OP_REQUIRES_OK(ctx, CheckPacked(codes, scales, num_classes_, dim));
+    tensorflow::Tensor *scores, *ids;
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {batch, k}, &scores));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {batch, k}, &ids));
+    if (batch == 0) return;
+    OP_REQUIRES_OK(ctx, CheckFinite(FeaturesOf(features), dim));
+    const PackedRows packed = PackedRowsIn(codes, scales, num_classes_, dim);
+    float* const best = scores->flat<float>().data();
+    int64_t* const best_ids = ids->flat<int64_t>().data();
+    ClassTopK({nullptr, nullptr, num_classes_, dim}, FeaturesOf(features), k,
+              IntraOpParallel(ctx), best, best_ids, &packed);
+    const auto is_lost = [&](const ScoredClass& scored) {
+      return !IsFinite(scored.score) && IsFinite(BiasOfRow(packed, scored.id));
+    };
+    OP_REQUIRES_OK(ctx, CheckNoneLost(batch, k, best, best_ids, is_lost));
+  }
+
+ private:
+  int64_t num_classes_ = 0;
+};
+
 LARGEOUT_REGISTER_CLASS_SCAN_OPS(tensorflow::DEVICE_CPU, CpuClassScan);
+REGISTER_KERNEL_BUILDER(Name("LargeoutPackedTopK").Device(tensorflow::DEVICE_CPU),
+                        PackedTopKOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutPackClasses").Device(tensorflow::DEVICE_CPU),
                         PackClassesOp);
 

@@ -160,6 +160,27 @@ class LabelLogitsOp : public LargeoutOp {
   bool unit_length_ = false;
 };
 
+// Input k, a scalar in [1, num_classes].
+inline absl::Status ReadTopK(tensorflow::OpKernelContext* ctx, int64_t num_classes,
+                             int64_t* k) {
+  const tensorflow::Tensor* input;
+  TF_RETURN_IF_ERROR(ctx->input("k", &input));
+  TF_RETURN_IF_ERROR(CheckScalar(*input, "k"));
+  *k = input->scalar<int64_t>()();
+  if (1 <= *k && *k <= num_classes) return absl::OkStatus();
+  return tensorflow::errors::InvalidArgument("k must be in [1, ", num_classes,
+                                             "], the number of classes, got ", *k);
+}
+
+// Whether they have the shapes of the outputs of LargeoutPackClasses for [num_classes, dim].
+inline absl::Status CheckPacked(const tensorflow::Tensor& codes,
+                                const tensorflow::Tensor& scales, int64_t num_classes,
+                                int64_t dim) {
+  const PackedSizes sizes = SizesOfPacked(num_classes, dim);
+  TF_RETURN_IF_ERROR(CheckShape(codes, "packed_codes", {sizes.codes}));
+  return CheckShape(scales, "packed_scales", {sizes.scales});
+}
+
 template <class Device>
 class ClassTopKOp : public LargeoutOp {
  public:
@@ -199,22 +220,9 @@ class ClassTopKOp : public LargeoutOp {
       return tensorflow::errors::InvalidArgument(
           "num_packed must be 0, or 1 without unit_length, got ", codes.size());
     }
-    const PackedSizes sizes = SizesOfPacked(matrix.num_classes, matrix.dim);
-    TF_RETURN_IF_ERROR(CheckShape(codes[0], "packed_codes", {sizes.codes}));
-    TF_RETURN_IF_ERROR(CheckShape(scales[0], "packed_scales", {sizes.scales}));
+    TF_RETURN_IF_ERROR(CheckPacked(codes[0], scales[0], matrix.num_classes, matrix.dim));
     *packed = PackedRowsIn(codes[0], scales[0], matrix.num_classes, matrix.dim);
     return absl::OkStatus();
-  }
-
-  static absl::Status ReadTopK(tensorflow::OpKernelContext* ctx, int64_t num_classes,
-                               int64_t* k) {
-    const tensorflow::Tensor* input;
-    TF_RETURN_IF_ERROR(ctx->input("k", &input));
-    TF_RETURN_IF_ERROR(CheckScalar(*input, "k"));
-    *k = input->scalar<int64_t>()();
-    if (1 <= *k && *k <= num_classes) return absl::OkStatus();
-    return tensorflow::errors::InvalidArgument("k must be in [1, ", num_classes,
-                                               "], the number of classes, got ", *k);
   }
 
   bool unit_length_ = false;

@@ -78,6 +78,19 @@ absl::Status TopKShape(InferenceContext* c) {
   return absl::OkStatus();
 }
 
+absl::Status PackedTopKShape(InferenceContext* c) {
+  constexpr int kTop = 3;
+  ShapeHandle features, unused;
+  DimensionHandle k;
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(kFeatures), 2, &features));
+  TF_RETURN_IF_ERROR(c->WithRank(c->input(kTop), 0, &unused));
+  TF_RETURN_IF_ERROR(c->MakeDimForScalarInput(kTop, &k));
+  const ShapeHandle shape = c->Matrix(c->Dim(features, 0), k);
+  c->set_output(0, shape);
+  c->set_output(1, shape);
+  return absl::OkStatus();
+}
+
 absl::Status PackShape(InferenceContext* c) {
   const ShapeHandle embeddings = VariableShape(c, kFeatures, 2);
   const DimensionHandle num_classes = c->Dim(embeddings, 0), dim = c->Dim(embeddings, 1);
@@ -218,6 +231,27 @@ embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
 codes: [m], where m is the product of num_classes and dim, each rounded up to a multiple of 16.
 scales: [n], where n is 5 times num_classes, rounded up to a multiple of 16.
+)doc");
+
+REGISTER_OP("LargeoutPackedTopK")
+    .Input("features: float")
+    .Input("packed_codes: uint8")
+    .Input("packed_scales: float")
+    .Input("k: int64")
+    .Output("scores: float")
+    .Output("ids: int64")
+    .Attr("num_classes: int >= 1")
+    .SetShapeFn(PackedTopKShape)
+    .Doc(R"doc(
+The k highest logits of classes that are only stored as 8-bit codes, exactly for the rows that the
+codes represent.
+
+features: [batch, dim]. It is an error if they are not finite, or if a logit overflows.
+packed_codes, packed_scales: The outputs of LargeoutPackClasses for a matrix [num_classes, dim].
+k: Scalar in [1, num_classes].
+scores: [batch, k], in decreasing order.
+ids: [batch, k]. The lower id wins ties. Classes whose row or bias was not finite come last, with
+  the score -inf.
 )doc");
 
 REGISTER_OP("LargeoutClassSoftmaxGradient")

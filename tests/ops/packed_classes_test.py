@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from tests.ops.class_problem import SHAPES, Problem
 from tests.reference import class_scan as reference
+from tests.reference.quantized_rows import quantized
 from tf_largeout import ops
 from tf_largeout.ops import class_scan_ops
 
@@ -77,6 +78,34 @@ def test_packed_classes_of_other_shapes_raise_an_error():
     for wrong in (packed._replace(codes=other.codes), packed._replace(scales=other.scales)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="packed_.* must be"):
             ops.class_top_k(tf.ones([2, 40]), embeddings, None, 3, wrong)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bias", [False, True], ids=["no bias", "bias"])
+def test_top_k_of_8_bit_rows_alone_equals_a_sort(for_all_simd_levels, shape, bias):
+    problem = Problem(*shape, bias=bias)
+    count = len(problem.embeddings)
+    k = min(9, count)
+    packed = ops.pack_classes(*problem.variables)
+    scores, ids = ops.packed_top_k(problem.features, packed, count, k)
+    rounded = quantized(problem.embeddings)
+    logits = reference.logits(problem.features, rounded, problem.bias)
+    expected_scores, expected_ids = reference.top_k(logits, k)
+    np.testing.assert_array_equal(ids, expected_ids)
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-5, atol=1e-5)
+
+
+def test_bad_arguments_of_a_search_in_8_bit_rows_raise_an_error():
+    packed = ops.pack_classes(tf.Variable(tf.fill([50, 40], 2.0)), None)
+    for features, count, k, message in (
+        (tf.fill([2, 40], np.nan), 50, 3, "must be finite"),
+        (tf.fill([2, 40], 3e38), 50, 3, "must not overflow"),
+        (tf.ones([2, 60]), 50, 3, "packed_codes must be"),
+        (tf.ones([2, 40]), 90, 3, "packed_codes must be"),
+        (tf.ones([2, 40]), 50, 51, "k must be in"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            ops.packed_top_k(features, packed, count, k)
 
 
 def test_shapes_are_known_before_the_op_runs():

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.reference.quantized_rows import quantized
 from tf_largeout import layers
+from tf_largeout.classes import quantized_matrix
 from tf_largeout.retrieval import BruteForceIndex, predict_top_k
 
 pytestmark = pytest.mark.portable
@@ -193,3 +195,77 @@ def test_packed_rows_are_bit_identical_after_changes_and_loading(tmp_path):
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one[0], other[0])
         np.testing.assert_array_equal(one[1], other[1])
+
+
+@pytest.mark.parametrize("has_bias", [False, True], ids=["no bias", "bias"])
+def test_an_index_in_int8_equals_one_of_the_rounded_rows(has_bias, tmp_path, monkeypatch):
+    monkeypatch.setattr(quantized_matrix, "_ROWS_AT_A_TIME", 128)
+    rng = np.random.default_rng(0)
+    rows, more = rng.standard_normal([300, 40]), 2 * rng.standard_normal([21, 40])
+    queries = rng.standard_normal([6, 40])
+    bias = (rows[:, 0], more[:, 0]) if has_bias else (None, None)
+    filters = {"exclude": rng.integers(0, 300, [6, 5])}, {"allowed": [7, 290, 3, 301]}, {}
+    found = []
+    for index, change in (
+        (BruteForceIndex(embeddings_dtype="int8"), np.float32),
+        (BruteForceIndex(), quantized),
+    ):
+        index.build(change(rows), bias[0])
+        index.update([7, 8], change(more[:2]))
+        index.remove([3, 4])
+        assert index.add(change(more), bias[1]).tolist() == list(range(300, 321))
+        index.remove([302])
+        index.save(tmp_path / "index")
+        loaded = BruteForceIndex.load(tmp_path / "index")
+        assert (len(index), index.num_classes, index.dim) == (318, 321, 40)
+        answers = [
+            one.top_k(queries, 30, **some) for one in (index, loaded) for some in filters
+        ]
+        found.append([*answers, (index.reconstruct([0, 7, 320]), index.top_k(queries, 330)[1])])
+    assert np.shape(found[0][0][0]) == (6, 30)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one[1], other[1])
+        np.testing.assert_allclose(one[0], other[0], rtol=1e-5, atol=1e-5)
+
+
+def test_an_index_in_int8_has_no_float32_rows(tmp_path):
+    rows = _rows(4_000)
+    sizes = []
+    for dtype in (None, "int8"):
+        index = BruteForceIndex(packed=False, embeddings_dtype=dtype).build(rows, _bias(4_000))
+        index.save(tmp_path / "index")
+        sizes.append((tmp_path / "index").stat().st_size)
+        arrays = index._built().arrays()
+        assert sum(array.nbytes for array in arrays.values()) <= sizes[-1]
+    assert sizes[0] > 4_000 * 4 * DIM and sizes[1] < 4_000 * (DIM + 21) + 4_096
+
+
+def test_a_model_accepts_its_own_index_in_int8_and_no_other():
+    model = keras.Sequential([keras.Input([DIM]), layers.LargeOutput(N)])
+    head = model.layers[-1]
+    head.bias.assign(_bias())
+    index = BruteForceIndex(embeddings_dtype="int8").build(head.class_embeddings(), head.bias)
+    _, ids = predict_top_k(model, QUERIES, 5, index=index, verbose=0)
+    scores = QUERIES @ quantized(head.class_embeddings()).T + _bias()
+    np.testing.assert_array_equal(ids, np.argsort(-scores, axis=1, kind="stable")[:, :5])
+    head.embeddings.assign(1.02 * head.embeddings)
+    with pytest.raises(ValueError, match="current rows"):
+        predict_top_k(model, QUERIES, 5, index=index, verbose=0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda index: index.build(np.full([5, 3], np.nan)), "infinity in row 0"),
+        (lambda index: index.build(np.zeros([5])), "must be rows"),
+        (lambda index: index.build(np.zeros([0, 3])), "1 to"),
+        (lambda index: index.build(_rows(), _bias(3)), "for each of the 300 rows"),
+        (lambda index: index.build(_rows()).add(_rows(2), _bias(2)), "without biases"),
+        (lambda index: index.build(_rows()).update([1, 1], _rows(2)), "distinct"),
+        (lambda _: BruteForceIndex(embeddings_dtype="int4"), "must be 'int8', or None"),
+    ],
+    ids=["nan", "rank", "no rows", "biases", "bias", "twice", "dtype"],
+)
+def test_invalid_input_of_an_index_in_int8_raises_an_error(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(BruteForceIndex(embeddings_dtype="int8"))

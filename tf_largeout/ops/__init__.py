@@ -12,6 +12,7 @@ from tf_largeout.ops.class_scan_ops import class_statistics as class_statistics
 from tf_largeout.ops.class_scan_ops import class_top_k as class_top_k
 from tf_largeout.ops.class_scan_ops import label_logits as label_logits
 from tf_largeout.ops.class_scan_ops import pack_classes as pack_classes
+from tf_largeout.ops.class_scan_ops import packed_top_k as packed_top_k
 from tf_largeout.ops.dense_adam_ops import dense_adam as dense_adam
 from tf_largeout.ops.factored_output_ops import FactoredScores as FactoredScores
 from tf_largeout.ops.factored_output_ops import FactoredState as FactoredState

@@ -201,6 +201,39 @@ def class_top_k(
     )
 
 
+def packed_top_k(
+    features: tf.Tensor, packed: PackedClasses, num_classes: int, k: int | tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Finds the k classes with the highest logits, from 8-bit rows alone. Runs on the CPU.
+
+    The row of a class is its 8-bit numbers times its scale. For these rows, the result is
+    exact; it differs from that of `class_top_k` by the rounding of the rows. Not
+    differentiable.
+
+    Args:
+        features: float32 `[batch, dim]`, finite.
+        packed: `pack_classes` of embeddings `[num_classes, dim]`.
+        num_classes: Number of classes.
+        k: Integer in `[1, num_classes]`.
+
+    Returns:
+        `(scores, ids)`, as `class_top_k`. Classes whose row or bias was not finite come last,
+        with the score -inf.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If features are not finite, a logit of the k classes
+            overflows, or `packed` has another size.
+    """
+    with tf.device("CPU:0"):
+        return gen_ops.largeout_packed_top_k(
+            features,
+            packed.codes,
+            packed.scales,
+            tf.cast(k, tf.int64),
+            num_classes=num_classes,
+        )
+
+
 def class_softmax_gradient(
     features: tf.Tensor,
     embeddings_handle: VariableOrHandle,
@@ -298,3 +331,4 @@ def _require_gradient(op: tf.Operation) -> None:
 
 tf.no_gradient("LargeoutClassTopK")
 tf.no_gradient("LargeoutPackClasses")
+tf.no_gradient("LargeoutPackedTopK")

@@ -126,6 +126,8 @@ class Index(abc.ABC, Generic[SearchT]):
     def reconstruct(self, ids: TensorLike) -> np.ndarray:
         """Returns class rows as given to `build`, `add` or `update`, without biases.
 
+        If the index stores 8-bit rows, the rows are rounded.
+
         Args:
             ids: Integer `[n]`.
 

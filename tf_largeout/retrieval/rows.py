@@ -107,11 +107,7 @@ class Rows:
         if bias is None and biases is not None:
             bias = tf.gather(biases, ids)
         new, new_bias = self._checked(class_embeddings, bias, "update")
-        if len(new) != len(ids) or len(np.unique(ids)) != len(ids):
-            raise ValueError(
-                "`update` needs distinct ids, and one row per id. Received: "
-                f"{len(ids)} ids, {len(np.unique(ids))} of them distinct, and {len(new)} rows."
-            )
+        self._require_distinct(ids, len(new))
         places = ids[:, np.newaxis]
         if biases is not None:
             biases = tf.tensor_scatter_nd_update(biases, places, new_bias)
@@ -184,8 +180,7 @@ class Rows:
 
         `scorer` must have the same number of classes and the same width.
         """
-        alive = np.flatnonzero(self.alive)
-        ids = tf.constant(alive[:: max(1, len(alive) // _SAMPLED_CLASSES)])
+        ids = self._sample()
         zeros = tf.zeros([1, self.matrix.dim])  # as a query: its logits are the biases
         pairs = [
             (self.matrix.rows(ids), scorer.rows(ids)),
@@ -193,6 +188,19 @@ class Rows:
         ]
         # Rows that the layer computes, such as normalized ones, may be rounded differently.
         return all(np.allclose(one, other, rtol=1e-5, atol=1e-7) for one, other in pairs)
+
+    def _sample(self) -> tf.Tensor:
+        """Returns ids of 64 to 127 classes, or of all if there are fewer."""
+        alive = np.flatnonzero(self.alive)
+        return tf.constant(alive[:: max(1, len(alive) // _SAMPLED_CLASSES)])
+
+    @staticmethod
+    def _require_distinct(ids: np.ndarray, num_rows: int) -> None:
+        if num_rows != len(ids) or len(np.unique(ids)) != len(ids):
+            raise ValueError(
+                "`update` needs distinct ids, and one row per id. Received: "
+                f"{len(ids)} ids, {len(np.unique(ids))} of them distinct, and {num_rows} rows."
+            )
 
     def _values(self) -> tuple[tf.Tensor, tf.Tensor | None]:
         embeddings, bias = self.matrix.variables()
@@ -277,27 +285,37 @@ def _checked(
     class_embeddings: TensorLike, bias: TensorLike | None
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
     embeddings = rows_of("class_embeddings", class_embeddings)
-    _require_finite("class_embeddings", embeddings)
+    require_finite("class_embeddings", embeddings)
     if not 1 <= len(embeddings) <= MOST_CLASSES:
         raise ValueError(
             f"`class_embeddings` must have 1 to {MOST_CLASSES} rows. Received: "
             f"{len(embeddings)}."
         )
-    if bias is None:
-        return embeddings, None
-    bias = tf.cast(tf.convert_to_tensor(bias), tf.float32)
-    if bias.shape != [len(embeddings)]:
+    return embeddings, None if bias is None else bias_of(bias, len(embeddings))
+
+
+def bias_of(bias: TensorLike, num_rows: int) -> tf.Tensor:
+    """Checks the argument `bias` and returns it as float32 `[num_rows]`, finite."""
+    checked = tf.cast(tf.convert_to_tensor(bias), tf.float32)
+    if checked.shape != [num_rows]:
         raise ValueError(
-            f"`bias` must have one number for each of the {len(embeddings)} rows. Received: "
-            f"shape {bias.shape}."
+            f"`bias` must have one number for each of the {num_rows} rows. Received: "
+            f"shape {checked.shape}."
         )
-    _require_finite("bias", bias)
-    return embeddings, bias
+    require_finite("bias", checked)
+    return checked
 
 
-def _require_finite(name: str, value: tf.Tensor) -> None:
+def require_finite(name: str, value: tf.Tensor, first: int = 0) -> None:
+    """Raises a ValueError if a number of an argument is not finite.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: Rows of its value.
+        first: The number of the first of these rows.
+    """
     if value.shape.num_elements() and not bool(tf.reduce_all(tf.math.is_finite(value))):
-        row = int(tf.where(~tf.math.is_finite(value))[0, 0])
+        row = first + int(tf.where(~tf.math.is_finite(value))[0, 0])
         raise ValueError(f"`{name}` must be finite. Received: NaN or infinity in row {row}.")
 
 

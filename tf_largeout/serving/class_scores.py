@@ -105,10 +105,11 @@ class BlockedProducts:
     one product with all classes, which would take O(B * num_classes) memory.
 
     Args:
-        embeddings: float32 variable `[num_classes, dim]`.
+        embeddings: float32 variable `[num_classes, dim]`, or int8 with `scales`.
         bias: float32 variable `[num_classes]`, or None.
         block: Number of classes to score at a time; by default as above.
         absolute: Whether the scores are the absolute values of the products.
+        scales: float32 variable `[num_classes]`, factors of the rows; or None.
     """
 
     def __init__(
@@ -117,8 +118,10 @@ class BlockedProducts:
         bias: tf.Variable | None,
         block: int | None = None,
         absolute: bool = False,
+        scales: tf.Variable | None = None,
     ) -> None:
         self._embeddings, self._bias, self._absolute = embeddings, bias, absolute
+        self._scales = scales
         self.num_classes = int(embeddings.shape[0])
         self._block = block or default_block(self.num_classes)
 
@@ -153,12 +156,16 @@ class BlockedProducts:
         """Returns `function(scores, first)` of each block, float32 `[B, n]`, in turn."""
         embeddings = self._embeddings.read_value()
         bias = None if self._bias is None else self._bias.read_value()
+        scales = None if self._scales is None else self._scales.read_value()
         found: list[Any] = []
         for first in range(0, self.num_classes, self._block):
             end = min(first + self._block, self.num_classes)
             with tf.control_dependencies(tf.nest.flatten(found[-1:])[:1]):
                 queries = tf.identity(features)
-            logits = tf.matmul(queries, embeddings[first:end], transpose_b=True)
+            rows = tf.cast(embeddings[first:end], tf.float32)
+            logits = tf.matmul(queries, rows, transpose_b=True)
+            if scales is not None:
+                logits *= scales[first:end]
             if bias is not None:
                 logits += bias[first:end]
             scores = tf.abs(logits) if self._absolute else tf.identity(logits)

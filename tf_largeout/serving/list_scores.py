@@ -67,9 +67,10 @@ class ListedProducts:
     `k`, a query searches more lists if its lists have too few classes.
 
     Args:
-        embeddings: float32 variable `[num_classes, dim]`.
+        embeddings: float32 variable `[num_classes, dim]`, or int8 with `scales`.
         bias: float32 variable `[num_classes]`, or None.
         lists: The lists. Classes that are in no list are not found.
+        scales: float32 variable `[num_classes]`, factors of the rows; or None.
 
     Raises:
         ValueError: If they are not lists of these classes.
@@ -80,9 +81,11 @@ class ListedProducts:
         embeddings: tf.Variable,
         bias: tf.Variable | None,
         lists: ClassLists,
+        scales: tf.Variable | None = None,
     ) -> None:
         _check(lists, tuple(embeddings.shape))
         self._embeddings, self._bias = embeddings, _bias_of_listed(embeddings, bias, lists)
+        self._scales = scales
         self._means = tf.Variable(lists.means, trainable=False, dtype=tf.float32)
         self._mean_bias = tf.Variable(lists.mean_bias, trainable=False, dtype=tf.float32)
         self._members = tf.Variable(lists.members, trainable=False, dtype=tf.int32)
@@ -92,8 +95,8 @@ class ListedProducts:
         self._numbers = [min(one, most) for one in (*numbers.values(), lists.num_probes)]
         self._num_probes = max(self._numbers)
         self._sizes = np.sort((lists.members >= 0).sum(axis=1))
-        self._all = AllClasses(BlockedProducts(embeddings, self._bias))
-        self._with_unlisted = BlockedProducts(embeddings, bias)
+        self._all = AllClasses(BlockedProducts(embeddings, self._bias, scales=scales))
+        self._with_unlisted = BlockedProducts(embeddings, bias, scales=scales)
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
@@ -149,8 +152,10 @@ class ListedProducts:
         width = num_probes * int(self._members.shape[1])
         ids = tf.reshape(tf.gather(self._members, lists), [-1, width])
         places = tf.maximum(ids, 0)
-        rows = tf.gather(self._embeddings, places)
+        rows = tf.cast(tf.gather(self._embeddings, places), tf.float32)
         scores = tf.squeeze(tf.matmul(rows, features[:, :, tf.newaxis]), axis=2)
+        if self._scales is not None:
+            scores *= tf.gather(self._scales, places)
         if self._bias is not None:
             scores += tf.gather(self._bias, places)
         scores = tf.where(ids >= 0, scores, NOTHING)

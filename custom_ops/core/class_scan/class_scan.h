@@ -37,7 +37,9 @@ void LabelLogits(const ClassMatrix& matrix, const Features& features, const Labe
 // ranks below everything. REQUIRES: 1 <= k <= num_classes. `packed_rows` is null, or all
 // current rows of the matrix with bounds (PackAllRows): the result is the same, in a quarter to
 // a half of the time. Without `packed_rows`, the rows are packed during the pass if the batch
-// is large enough for this to pay.
+// is large enough for this to pay. If the embeddings of the matrix are null, the classes are
+// the packed rows and their biases: `packed_rows` is then not null, and the bias of the matrix
+// is not read.
 void ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
                const ParallelFor& parallel, float* scores, int64_t* ids,
                const PackedRows* packed_rows = nullptr);

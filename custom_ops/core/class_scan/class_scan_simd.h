@@ -62,6 +62,7 @@ struct ClassFilter {
   PackedRows rows;        // with bounds: all classes, or room for a block of them
   PackedQueries queries;  // the examples of the batch
   bool packs_blocks;      // whether the pass packs each block before it uses it
+  bool passes_all;        // whether to score all classes, because the queries have no bounds
   // Scratch: [kBlockClasses, dim] and twice [kBlockClasses], for the classes that may be among
   // the best.
   float* embeddings;

@@ -48,21 +48,23 @@ class BestClasses {
 // not pay.
 constexpr int64_t kPackingBatch = 128, kPackingWidth = 64;
 
-// The examples of the batch in the form of a filter, if a filter pays.
+// The examples of the batch in the form of a filter, if a filter pays or is needed.
 class FilterQueries {
  public:
-  FilterQueries(const Features& features, int64_t dim, const PackedRows* packed,
+  FilterQueries(const Features& features, const ClassMatrix& matrix, const PackedRows* packed,
                 const ParallelFor& parallel)
-      : packed_(packed) {
-    const bool pays = features.batch >= kPackingBatch && dim >= kPackingWidth;
-    if (packed != nullptr || pays) codes_.emplace(features, dim, parallel);
+      : packed_(packed), are_needed_(matrix.embeddings == nullptr) {
+    const bool pays = features.batch >= kPackingBatch && matrix.dim >= kPackingWidth;
+    if (packed != nullptr || pays) codes_.emplace(features, matrix.dim, parallel);
   }
-  bool exist() const { return codes_ && codes_->AreBounded(); }
+  bool exist() const { return are_needed_ || (codes_ && codes_->AreBounded()); }
+  bool are_bounded() const { return codes_->AreBounded(); }
   const PackedQueries& view() const { return codes_->view(); }
   const PackedRows* packed() const { return packed_; }
 
  private:
   const PackedRows* const packed_;
+  const bool are_needed_;
   std::optional<QueryCodes> codes_;
 };
 
@@ -78,6 +80,7 @@ class Filter {
         view_{{codes_.get(), scales_.get(), num_packed_, queries.view().width, bounds_.get()},
               queries.view(),
               /*packs_blocks=*/true,
+              /*passes_all=*/!queries.are_bounded(),
               embeddings_.get(),
               bias_,
               ids_} {
@@ -121,17 +124,26 @@ void ScanShards(const ClassMatrix& matrix, const PackedFeatures& packed,
 }
 
 // For examples with fewer than k logits above -inf: adds the lowest other ids.
-std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const Panels& panels,
-                                int64_t example, std::vector<ScoredClass> best, int64_t k) {
+std::vector<ScoredClass> FillUp(const ClassMatrix& matrix, const PackedRows* packed,
+                                const Panels& panels, int64_t example,
+                                std::vector<ScoredClass> best, int64_t k) {
+  std::vector<float> unpacked(matrix.embeddings == nullptr ? matrix.dim : 0);
   std::vector<int32_t> ids;
   for (const ScoredClass& entry : best) ids.push_back(entry.id);
   std::sort(ids.begin(), ids.end());
   for (int32_t id = 0; static_cast<int64_t>(best.size()) < k; ++id) {
     if (std::binary_search(ids.begin(), ids.end(), id)) continue;
     float score;
-    ScoredRows scored(matrix);
-    const ClassMatrix rows = scored.Rows(id, id + 1);
-    LARGEOUT_SIMD_DISPATCH(ScanOneLogit, rows, panels, example, id, &score);
+    if (matrix.embeddings == nullptr) {
+      UnpackRow(*packed, id, matrix.dim, unpacked.data());
+      const float bias = BiasOfRow(*packed, id);
+      const ClassMatrix row = {unpacked.data(), &bias, 1, matrix.dim};
+      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, row, panels, example, 0, &score);
+    } else {
+      ScoredRows scored(matrix);
+      const ClassMatrix rows = scored.Rows(id, id + 1);
+      LARGEOUT_SIMD_DISPATCH(ScanOneLogit, rows, panels, example, id, &score);
+    }
     best.push_back({score, id});
   }
   return best;
@@ -145,13 +157,14 @@ void ClassTopK(const ClassMatrix& matrix, const Features& features, int64_t k,
   const PackedFeatures packed(features, matrix.dim, InOrder(features.batch), parallel);
   const ClassShards shards(matrix.num_classes, kMostShards);
   BestClasses best(features.batch, k);
-  const FilterQueries queries(features, matrix.dim, packed_rows, parallel);
+  const FilterQueries queries(features, matrix, packed_rows, parallel);
   const int64_t cost = shards.size() * packed.num_examples() * (matrix.dim / 16 + 1);
   parallel(shards.count(), cost, [&](int64_t begin, int64_t end) {
     ScanShards(matrix, packed, queries, shards, begin, end, k, &best);
   });
   for (int64_t example = 0; example < features.batch; ++example) {
-    const auto filled = FillUp(matrix, packed.panels(), example, best.list(example), k);
+    const auto filled =
+        FillUp(matrix, packed_rows, packed.panels(), example, best.list(example), k);
     for (int64_t i = 0; i < k; ++i) {
       scores[example * k + i] = filled[i].score;
       ids[example * k + i] = filled[i].id;

@@ -85,13 +85,16 @@ class FilteredScan {
       if (unfiltered > 0) {
         --unfiltered;
         Scan(matrix_, panels_, first, last, use_);
-      } else if (2 * ScanBlock(first, last) > kBlockClasses * NumVectors()) {
+      } else if (2 * ScanBlock(first, last) > kBlockClasses * NumVectors() && has_floats()) {
         unfiltered = kBlocksUnfiltered;
       }
     }
   }
 
  private:
+  // Whether the classes are the rows of the matrix, not the packed rows.
+  bool has_floats() const { return matrix_.embeddings != nullptr; }
+
   int64_t EndOfVector(int64_t example) const {
     return example + kLanes < panels_.num_examples ? example + kLanes : panels_.num_examples;
   }
@@ -106,7 +109,11 @@ class FilteredScan {
     int64_t passed = 0;
     for (int64_t example = 0; example < panels_.num_examples; example += kLanes) {
       uint32_t passing[kBlockGroups] = {};
-      classes.Find(example, EndOfVector(example), passing);
+      if (filter_.passes_all) {
+        for (uint32_t& bits : passing) bits = (uint32_t{1} << kGroupRows) - 1;
+      } else {
+        classes.Find(example, EndOfVector(example), passing);
+      }
       const int64_t count = Take(passing, first);
       if (count > 0) ScanTaken(example, count);
       passed += count;
@@ -130,13 +137,21 @@ class FilteredScan {
       for (uint32_t left = passing[g]; left != 0; left &= left - 1) {
         const int64_t id = first + g * kGroupRows + __builtin_ctz(left);
         if (id >= matrix_.num_classes) break;  // the bounds of the padding are undefined
-        CopyFloats(matrix_.embeddings + id * matrix_.dim, matrix_.dim,
-                   filter_.embeddings + count * matrix_.dim);
-        filter_.bias[count] = matrix_.bias == nullptr ? 0.0f : matrix_.bias[id];
+        TakeRow(id, filter_.embeddings + count * matrix_.dim, filter_.bias + count);
         filter_.ids[count++] = static_cast<int32_t>(id);
       }
     }
     return count;
+  }
+
+  void TakeRow(int64_t id, float* row, float* bias) const {
+    if (has_floats()) {
+      CopyFloats(matrix_.embeddings + id * matrix_.dim, matrix_.dim, row);
+      *bias = matrix_.bias == nullptr ? 0.0f : matrix_.bias[id];
+    } else {
+      UnpackRow(filter_.rows, id, matrix_.dim, row);
+      *bias = BiasOfRow(filter_.rows, id);
+    }
   }
 
   // Scores the copied classes for the vector of examples that starts at `example`.

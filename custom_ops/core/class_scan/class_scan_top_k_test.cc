@@ -225,6 +225,69 @@ TEST(FilteredTopKIsTheSameOnAnyNumberOfThreads) {
   });
 }
 
+// The problem whose classes are the floats that the codes represent.
+Problem Unpacked(const Problem& p, const PackedRows& rows) {
+  Problem unpacked = p;
+  for (int64_t i = 0; i < p.num_classes; ++i) {
+    UnpackRow(rows, i, p.dim, unpacked.row(i));
+    unpacked.bias[i] = BiasOfRow(rows, i);
+  }
+  return unpacked;
+}
+
+Found ScanPacked(const Problem& p, int64_t k, const PackedRows& rows) {
+  Found found(p.batch * k);
+  ClassTopK({nullptr, nullptr, p.num_classes, p.dim}, {p.features.data(), p.batch}, k,
+            SerialFor, found.scores.data(), found.ids.data(), &rows);
+  return found;
+}
+
+void ExpectThatOfTheFloats(const Problem& p, int64_t k) {
+  const Packed packed(p);
+  EXPECT_TRUE(ScanPacked(p, k, packed.rows) == ScanInFloat(Unpacked(p, packed.rows), k));
+}
+
+TEST(TopKOfPackedRowsAloneIsThatOfTheFloatsThatTheyRepresent) {
+  testing::ForEachSimdLevel([] {
+    for (int64_t batch : {1, 4, 5, 70}) {
+      for (int64_t dim : {1, 7, 32, 50}) {
+        for (int64_t num_classes : {1, 15, 97, 2503}) {
+          ExpectThatOfTheFloats(Problem(batch, num_classes, dim),
+                                std::min<int64_t>(num_classes, 10));
+        }
+      }
+    }
+  });
+}
+
+TEST(TopKOfPackedRowsAloneIsExactForAnyMagnitudesAndForRowsThatAreNotFinite) {
+  testing::ForEachSimdLevel([] {
+    for (float query : {0.0f, 1e-37f, 1.0f, 1e17f, 1e20f, 1e30f}) {
+      Problem p(9, 1500, 64);
+      for (float& value : p.features) value *= query;
+      for (int64_t i = 0; i < p.num_classes; ++i) {
+        const float size = std::pow(10.0f, static_cast<float>(p.any() % 40) - 32);
+        for (int64_t k = 0; k < p.dim; ++k) p.row(i)[k] *= size;
+      }
+      for (int i = 0; i < 30; ++i) p.row(p.any())[p.any() % p.dim] = i % 2 ? kNaN : kInfinity;
+      for (int i = 0; i < 30; ++i) p.bias[p.any()] = i % 2 ? kNaN : -kInfinity;
+      ExpectThatOfTheFloats(p, 12);
+      ExpectThatOfTheFloats(p, 1500);
+    }
+  });
+}
+
+TEST(TopKOfEqualPackedRowsHasTheLowestIds) {
+  testing::ForEachSimdLevel([] {
+    Problem p(3, 2900, 64);
+    for (int64_t i = 0; i < p.num_classes; ++i) {
+      std::memcpy(p.row(i), p.row(i % 3), p.dim * sizeof(float));
+      p.bias[i] = 0.5f;
+    }
+    ExpectThatOfTheFloats(p, 40);
+  });
+}
+
 TEST(BoundsOfPaddingAreIgnored) {
   testing::ForEachSimdLevel([] {
     const Problem p(5, 90, 64);

@@ -12,8 +12,9 @@ namespace largeout {
 
 // REQUIRES: 1 <= num_classes < 2^31 - 1. Functions support rows in bfloat16 if they say so.
 struct ClassMatrix {
-  const float* embeddings;  // [num_classes, dim]; null if the rows are in bfloat16
-  const float* bias;        // [num_classes], or null
+  // [num_classes, dim]; null if the rows are in bfloat16, or only packed (ClassTopK).
+  const float* embeddings;
+  const float* bias;  // [num_classes], or null
   int64_t num_classes;
   int64_t dim;
   const uint16_t* bfloat16_rows = nullptr;  // [num_classes, dim], or null

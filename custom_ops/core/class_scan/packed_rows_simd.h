@@ -68,6 +68,23 @@ struct PackedRows {
   float* group_bounds(int64_t group) const { return bounds + group * 3 * kGroupRows; }
 };
 
+// Writes the floats that the codes of a row represent to `to` [dim].
+inline __attribute__((always_inline)) void UnpackRow(const PackedRows& rows, int64_t row,
+                                                     int64_t dim, float* to) {
+  const int64_t group = row / kGroupRows, place = row % kGroupRows;
+  const uint8_t* codes = rows.group_codes(group) + place * kCodesTogether;
+  const float scale = rows.group_scales(group)[place];
+  for (int64_t k = 0; k < dim; ++k) {
+    const int64_t at = k / kCodesTogether * kGroupRows * kCodesTogether + k % kCodesTogether;
+    to[k] = static_cast<float>(codes[at] - kCodeOfZero) * scale;
+  }
+}
+
+// The bias of a row; -inf if the row or its bias is not finite.
+inline __attribute__((always_inline)) float BiasOfRow(const PackedRows& rows, int64_t row) {
+  return rows.group_biases(row / kGroupRows)[row % kGroupRows];
+}
+
 struct PackedQueries {
   int8_t* codes;  // [num_queries, width]
   float* scales;  // [num_queries]; NaN for queries that are not finite

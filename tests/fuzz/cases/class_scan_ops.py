@@ -81,6 +81,26 @@ def pack_classes(draws):
     return Call(ops.pack_classes, (embeddings, bias), {}, check)
 
 
+def packed_top_k(draws):
+    features, embeddings, bias = _scan(draws)
+    num_classes = _num_classes(embeddings)
+    k = draws.attribute(draws.random.integers(1, max(num_classes, 1) + 1))
+    packed = _packed(draws, embeddings, bias) or class_scan_ops.PackedClasses(
+        tf.zeros([16], tf.uint8), tf.zeros([80])
+    )
+
+    def check(found):
+        scores, ids = found
+        checks.has_shape(scores, features.shape[0], k)
+        checks.has_shape(ids, features.shape[0], k)
+        checks.within(ids, 0, num_classes)
+        checks.distinct(ids)
+        checks.falling(scores)
+
+    arguments = (features, packed, draws.attribute(max(num_classes, 1)), k)
+    return Call(ops.packed_top_k, arguments, {}, check)
+
+
 def class_softmax_gradient(draws):
     features, embeddings, bias = scan = _scan(draws)
     batch = _batch(features)
