@@ -5,7 +5,7 @@ the evaluation, prints recommendations, and saves and exports the model.
 
     python examples/next_item.py
     python examples/next_item.py --data ~/ml-20m --format movielens --k-core 5 --length 100
-    python examples/next_item.py --data linux_tokens --epochs 1 --ligr --repeats
+    python examples/next_item.py --data linux_tokens --pieces 20000 --epochs 1 --repeats
 
 To serve the export, see docs/guides/serving.md. Its signature `top_k` takes `exclude`.
 """
@@ -35,16 +35,16 @@ LOSSES = {
 }
 
 
-def load(name, format, k_core):
+def load(name, format, k_core, pieces=200_000):
     """Returns `Interactions`: of MovieLens-100K, of linux_tokens, or of files."""
     if name == "ml-100k":
         return tflo.datasets.ml_100k(k_core=k_core)
     if name == "linux_tokens":
-        return linux_identifiers()
+        return linux_identifiers(pieces)
     return tflo.datasets.interactions(name, format, k_core=k_core)
 
 
-def linux_identifiers(num_users=200_000, length=64):
+def linux_identifiers(num_users, length=64):
     """Returns 1,135,072 identifiers of the Linux kernel. Each user is a piece of a file."""
     tokens = tflo.datasets.load("linux_tokens")
     words = np.array([tokens.class_text(i) for i in range(tokens.num_classes)], object)
@@ -114,6 +114,7 @@ def main(arguments=None):
     parser.add_argument("--data", default="ml-100k", help="ml-100k, linux_tokens, or a path")
     parser.add_argument("--format", help="format of the files, see tflo.datasets.interactions")
     parser.add_argument("--k-core", type=int, default=5)
+    parser.add_argument("--pieces", type=int, default=200_000, help="users of linux_tokens")
     parser.add_argument("--repeats", action="store_true", help="recommend seen items too")
     parser.add_argument("--loss", default="sampled_softmax", choices=LOSSES)
     parser.add_argument("--sampler", default="log_uniform", choices=SAMPLERS)
@@ -129,7 +130,7 @@ def main(arguments=None):
     parser.add_argument("--out", default="next_item.keras", help="file of the model")
     parser.add_argument("--export", help="folder of a SavedModel for a server; optional")
     options = parser.parse_args(arguments)
-    data = load(options.data, options.format, options.k_core)
+    data = load(options.data, options.format, options.k_core, options.pieces)
     split = data.leave_one_out(options.length, options.evaluated)
     print(data)
     # The exact loss needs no negatives. BCE and gBCE are defined with uniform ones.

@@ -12,7 +12,9 @@ import pathlib
 import subprocess
 import sys
 
-from lab.next_item import data
+import numpy as np
+
+from lab.next_item import data, watch
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from tf_largeout.benchmarks.harness import machine
@@ -38,11 +40,21 @@ def main(arguments=None):
         "machine": machine.describe(),
         "dataset": options.dataset,
         **json.loads(sizes.read_text()),
+        "most_popular": most_popular(arrays),
         "runs": [json.loads(path.read_text()) for path in kept],
     }
     write_json(options.json or out / f"{options.dataset}.json", report)
     print(table(report["runs"]))
+    print("most popular items:", report["most_popular"])
     return report
+
+
+def most_popular(arrays):
+    """The test figures of a ranking by the counts of the items, without training."""
+    with np.load(arrays) as file:
+        kept = dict(file)
+    counts = kept["counts"][:, None].astype(np.float32)
+    return watch.ranks_of(kept, "test", lambda ids: np.ones([len(ids), 1], np.float32), counts)
 
 
 def table(runs):

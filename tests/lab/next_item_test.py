@@ -33,6 +33,18 @@ def test_ranks_are_those_of_sorted_items():
     assert got["all"] != got["unseen"]
 
 
+def test_the_most_popular_items_are_ranked_by_their_counts(tmp_path):
+    rng = np.random.default_rng(0)
+    counts = rng.permutation(NUM_CLASSES)
+    counts[0] = 10**6  # of the padding, which is not ranked
+    best = np.argsort(-counts)[1]
+    data = _data(rng) | {"test_target": np.full(NUM_USERS, best), "counts": counts}
+    data["test_target"][:9] = np.argsort(counts)[0]
+    np.savez(tmp_path / "data.npz", **data)
+    expected = {"ndcg": 21 / 30, "hit_rate": 21 / 30}
+    assert compare.most_popular(tmp_path / "data.npz")["all"] == expected
+
+
 def test_the_clock_starts_after_the_first_step_and_stops_for_evaluations(monkeypatch):
     now = [5.0]
     monkeypatch.setattr(watch.time, "process_time", lambda: now[0])

@@ -2,7 +2,6 @@
 
 import collections
 import concurrent.futures
-import itertools
 import os
 import pickle
 import queue
@@ -13,6 +12,9 @@ from typing import IO, Any, TypeAlias, cast
 
 _File: TypeAlias = tuple[str, bytes]
 _Process: TypeAlias = "subprocess.Popen[bytes]"
+
+# About 256 files of average size. Some folders of Linux have only files of 1 MB and more.
+_BYTES_PER_BATCH = 4 << 20
 
 
 class ParserWorkers:
@@ -40,7 +42,8 @@ class ParserWorkers:
 
         Args:
             files: Iterable of `(path, bytes)`. It is read only a few batches ahead.
-            files_per_batch: Number of files that a worker parses at a time.
+            files_per_batch: Maximum number of files that a worker parses at a time. A batch
+                also ends with the file in which it reaches 4 MiB.
 
         Yields:
             `(paths, result)` per batch, in the order of the files.
@@ -52,9 +55,8 @@ class ParserWorkers:
         pool = concurrent.futures.ThreadPoolExecutor(self._num_workers)
         waiting: collections.deque[tuple[list[str], concurrent.futures.Future[Any]]]
         waiting = collections.deque()
-        files = iter(files)
         try:
-            while batch := list(itertools.islice(files, files_per_batch)):
+            for batch in batches(files, files_per_batch, _BYTES_PER_BATCH):
                 waiting.append(([path for path, _ in batch], pool.submit(_parse, idle, batch)))
                 if len(waiting) > 2 * self._num_workers:
                     paths, result = waiting.popleft()
@@ -73,6 +75,20 @@ class ParserWorkers:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+
+
+def batches(files: Iterable[_File], most_files: int, most_bytes: int) -> Iterator[list[_File]]:
+    """Yields lists of files. Each ends at `most_files` files or `most_bytes` bytes."""
+    batch: list[_File] = []
+    num_bytes = 0
+    for file in files:
+        batch.append(file)
+        num_bytes += len(file[1])
+        if len(batch) == most_files or num_bytes >= most_bytes:
+            yield batch
+            batch, num_bytes = [], 0
+    if batch:
+        yield batch
 
 
 def _parse(idle: "queue.SimpleQueue[_Process]", batch: list[_File]) -> Any:
