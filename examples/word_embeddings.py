@@ -27,7 +27,7 @@ COMMON = 20_000  # Words to compare. The embeddings of rarer words are hardly tr
 
 def factored(data, rate):
     """Computes the exact gradient of all classes. The layer has its own learning rate."""
-    layer = tflo.layers.FactoredOutput(data.num_classes, rate(1000.0))
+    layer = tflo.layers.FactoredOutput(data.num_classes, rate(2000.0))
     return layer, tflo.losses.TaylorSoftmaxLoss()
 
 

@@ -16,7 +16,8 @@ class FactoredHead:
     Attributes:
         title: name in tables and figures.
         loss: function without arguments that creates the loss.
-        class_rate: default learning rate of the layer, for batches of 1,024.
+        class_rate: default learning rate of the layer: the first one to try, by the guide on
+            `FactoredOutput`, for batches of 512 or more.
         absolute: whether the classes are ranked by `|logit|`.
         has_probabilities: whether the loss is the cross entropy of a distribution.
         from_zero: whether the features have length 1 and the class rows start at 0. With random
@@ -41,7 +42,7 @@ class FactoredHead:
 
 FACTORED_HEADS = {
     "taylor": FactoredHead(
-        "Taylor softmax", losses.TaylorSoftmaxLoss, 3000.0, has_probabilities=True
+        "Taylor softmax", losses.TaylorSoftmaxLoss, 2000.0, has_probabilities=True
     ),
     "spherical": FactoredHead(
         "spherical softmax",
@@ -50,8 +51,8 @@ FACTORED_HEADS = {
         absolute=True,
         has_probabilities=True,
     ),
-    "z": FactoredHead("Z-loss", losses.ZLoss, 30.0),
+    "z": FactoredHead("Z-loss", losses.ZLoss, 50.0),
     "squared_error": FactoredHead(
-        "squared error", losses.SquaredErrorLoss, 0.3, from_zero=True
+        "squared error", losses.SquaredErrorLoss, 0.2, from_zero=True
     ),
 }

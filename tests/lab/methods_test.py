@@ -22,7 +22,7 @@ def test_methods_of_notes_race_and_are_tuned_in_their_own_processes(tmp_path):
     ]
     arguments = arguments.replace(" ours", "") + " --rate class_rate --rates 0.1"
     (run,) = tune.main([*arguments.split(), *paths], METHODS)["methods"]["taylor"]["runs"]
-    assert run["rate"] == run["settings"]["class_rate"] == pytest.approx(300)
+    assert run["rate"] == run["settings"]["class_rate"] == pytest.approx(200)
 
 
 def test_nce_starts_from_logits_that_are_log_probabilities():

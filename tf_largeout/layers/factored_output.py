@@ -62,12 +62,11 @@ class FactoredOutput(ClassOutput):
         num_classes: Number of classes `N`, from 1 to 2^31 - 2.
         learning_rate: Learning rate for the gradient of the mean loss of the batch, above 0. Or
             a Keras schedule, which gets the layer's own count of steps. In the mean over the
-            batch, the gradient of a label's row is small, so good rates are large. Begin with
-            twice the batch size for `TaylorSoftmaxLoss`, a fifth of the batch size for
-            `SphericalSoftmaxLoss`, a tenth for `ZLoss`, and with 0.1 for `SquaredErrorLoss`.
-            Then try three times this rate, and a third of it. The rate can be changed between
-            steps, unless it is a schedule: `layer.learning_rate = 0.1`. If the rate is too
-            large, a step raises an error and leaves the weights unchanged.
+            batch, the gradient of a label's row is small, so good rates are large, up to
+            thousands. They depend on the loss: the guide on `FactoredOutput`, section "Learning
+            rate", has the rule. The rate can be changed between steps, unless it is a schedule:
+            `layer.learning_rate = 0.1`. If the rate is too large, a step raises an error and
+            leaves the weights unchanged.
         use_bias: Whether each class has a bias, which is trained at the same rate.
         embeddings_initializer: Initializer of the class embeddings, or an array
             `[num_classes, dim]`. By default uniform with rows of length 1/2, as in
