@@ -5,7 +5,7 @@ through an `EmbeddingBag`, and the target, as a `tf.SparseTensor`. Ranks all fil
 has not rated in training, and prints how often films with 4 or 5 held-out stars come first.
 
     python examples/ratings.py
-    python examples/ratings.py --unobserved-weight 1
+    python examples/ratings.py --unobserved-weight 0.3
 """
 
 import argparse
@@ -74,9 +74,9 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--unobserved-weight", type=float, default=0.3)
+    parser.add_argument("--unobserved-weight", type=float, default=1.0)
     parser.add_argument("--dim", type=int, default=64)
-    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--learning-rate", type=float, default=3e-3, help="of the encoder")
     parser.add_argument("--class-rate", type=float, default=0.3, help="of the output layer")
