@@ -199,7 +199,7 @@ def test_packed_rows_are_bit_identical_after_changes_and_loading(tmp_path):
 
 @pytest.mark.parametrize("has_bias", [False, True], ids=["no bias", "bias"])
 def test_an_index_in_int8_equals_one_of_the_rounded_rows(has_bias, tmp_path, monkeypatch):
-    monkeypatch.setattr(quantized_matrix, "_ROWS_AT_A_TIME", 128)
+    monkeypatch.setattr(quantized_matrix, "_NUMBERS_AT_A_TIME", 130 * 40)
     rng = np.random.default_rng(0)
     rows, more = rng.standard_normal([300, 40]), 2 * rng.standard_normal([21, 40])
     queries = rng.standard_normal([6, 40])

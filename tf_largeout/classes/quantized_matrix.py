@@ -1,7 +1,7 @@
 """`QuantizedMatrix`: classes whose rows are 8-bit integers times a scale per row."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -18,7 +18,8 @@ from tf_largeout.ops.class_scan_ops import PackedClasses
 GROUP_ROWS, CODES_TOGETHER, CODE_OF_ZERO = 16, 4, 128
 _WIDTH_MULTIPLE = 16
 
-_ROWS_AT_A_TIME = 2**18  # a multiple of `GROUP_ROWS`
+# TensorFlow keeps the memory of freed tensors, so few numbers are float32 at a time.
+_NUMBERS_AT_A_TIME = 2**21
 _ALIGNMENT = 64  # bytes; TensorFlow reads arrays in place that start at a multiple of it
 
 RowsAndBias = Callable[[int, int], tuple[tf.Tensor, tf.Tensor | None]]
@@ -115,6 +116,14 @@ class QuantizedMatrix(ClassScorer):
         return 0.501 * self._scales(ids)  # a half, and rounding errors of float32
 
 
+def blocks_of(shape: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Yields the first row and the end of blocks of rows, which start at whole groups."""
+    num_classes, dim = shape
+    size = max(_NUMBERS_AT_A_TIME // dim // GROUP_ROWS, 1) * GROUP_ROWS
+    for first in range(0, num_classes, size):
+        yield first, min(first + size, num_classes)
+
+
 def padded_width(dim: int) -> int:
     """Returns the number of bytes of a packed row."""
     return -(-dim // _WIDTH_MULTIPLE) * _WIDTH_MULTIPLE
@@ -147,8 +156,7 @@ def pack_rows(
     codes = empty_aligned((padded * width,), np.uint8)
     scales = empty_aligned((padded * 5,), np.float32)
     bounds = scales[padded * 2 :]
-    for first in range(0, num_classes, _ROWS_AT_A_TIME):
-        end = min(first + _ROWS_AT_A_TIME, num_classes)
+    for first, end in blocks_of(shape):
         rows, bias = rows_and_bias(first, end)
         with tf.device("CPU:0"):
             packed = class_scan_ops.pack_classes(

@@ -6,9 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.quantized_matrix import QuantizedMatrix, RowsAndBias
+from tf_largeout.classes.quantized_matrix import QuantizedMatrix, RowsAndBias, blocks_of
 
-_ROWS_AT_A_TIME = 2**18
 _LARGEST_FACTOR = 1e30  # rows of smaller numbers become 0
 
 
@@ -33,8 +32,7 @@ def quantized_products(scorer: ClassScorer) -> QuantizedProducts | None:
         return None
     integers = np.empty([scorer.num_classes, scorer.dim], np.int8)
     scales, bias = np.empty([2, scorer.num_classes], np.float32)
-    for first in range(0, scorer.num_classes, _ROWS_AT_A_TIME):
-        end = min(first + _ROWS_AT_A_TIME, scorer.num_classes)
+    for first, end in blocks_of((scorer.num_classes, scorer.dim)):
         rows, biases = blocks(first, end)
         integers[first:end], scales[first:end] = (one.numpy() for one in _quantized(rows))
         if biases is not None:
