@@ -227,6 +227,12 @@ def test_wrong_sparse_targets_raise_an_error(place, value, message):
         losses.SquaredErrorLoss()(targets, logits)
 
 
+@pytest.mark.parametrize("weight", [-0.1, np.nan, "1"])
+def test_an_invalid_weight_of_unobserved_classes_raises_an_error(weight):
+    with pytest.raises(ValueError, match="`unobserved_weight` must be"):
+        losses.SquaredErrorLoss(weight)
+
+
 @pytest.mark.parametrize("name", ["spherical_softmax", "taylor_softmax", "z_loss"])
 @pytest.mark.parametrize("training", [True, False])
 def test_soft_targets_weight_the_losses_of_their_classes(name, training):
