@@ -14,6 +14,7 @@ SAMPLERS = {
     "lsh walk": ("fresh_share", 0.9),
     "kernel_tree": ("built_at", 0),
     "kernel_tree own": ("built_at", 0),
+    "kernel_tree cosine": ("built_at", 0),
 }
 
 

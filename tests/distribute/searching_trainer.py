@@ -33,12 +33,14 @@ SAMPLERS = {
     "lsh walk": lambda: tflo.samplers.LSHSampler(60, shared=False, num_tables=10, seed=1),
     "kernel_tree": lambda: tflo.samplers.KernelTreeSampler(60, projection_dim=8, seed=1),
     "kernel_tree own": lambda: tflo.samplers.KernelTreeSampler(30, shared=False, seed=1),
+    "kernel_tree cosine": lambda: tflo.samplers.KernelTreeSampler(60, seed=1),
 }
 
 
 def trained(sampler, num_shards, num_classes, steps):
     keras.utils.set_random_seed(2)
-    head = tflo.layers.LargeOutput(num_classes, SAMPLERS[sampler](), num_shards=num_shards)
+    of_layer = {"num_shards": num_shards, "normalize": sampler.endswith("cosine")}
+    head = tflo.layers.LargeOutput(num_classes, SAMPLERS[sampler](), **of_layer)
     model = keras.Sequential([keras.Input([DIM]), keras.layers.Dense(DIM), head])
     model.compile(tflo.optimizers.LazyAdam(0.02), tflo.losses.SampledSoftmaxLoss())
     y = np.random.default_rng(4).integers(0, N, steps * BATCH)
