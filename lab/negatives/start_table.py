@@ -1,6 +1,7 @@
 """`python -m lab.negatives.start_table FILES`: P@1 by the start, from `start_rules`.
 
-Prints one line per problem and length of the runs, means over the seeds. With `--png`, draws
+Prints one line per problem and length of the runs, means over the seeds. A run that was added
+later, with another length of a kept seed, is a run of its own in the file. With `--png`, draws
 the effective sample size of the tail during training, and what each start loses against the
 best fixed one.
 """
@@ -56,9 +57,16 @@ def table(runs):
     for problem, units, of_seeds in grouped(runs):
         cells = [mean_and_deviation(of_start(of_seeds, name)) for name in COLUMNS]
         loss = less_the_best(of_seeds, DEFAULT)
-        rows.append([problem, f"{units:,}", str(len(of_seeds)), *cells, f"{loss:+.1f}"])
+        about = [problem, f"{units:,}", f"{cpu_seconds(runs, problem, units):.0f}"]
+        rows.append([*about, str(len(of_seeds)), *cells, f"{loss:+.1f}"])
     last = f"{DEFAULT} minus best start"
-    return markdown(["problem", "length", "seeds", *COLUMNS, last], rows)
+    return markdown(["problem", "length", "CPU s", "seeds", *COLUMNS, last], rows)
+
+
+def cpu_seconds(runs, problem, units):
+    """CPU seconds of so many steps without a search: the median over the runs of a problem."""
+    costs = [run["costs"]["plain"] for run in runs if run["problem"] == problem]
+    return units * statistics.median(costs)
 
 
 def of_start(of_seeds, name):

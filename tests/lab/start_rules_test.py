@@ -23,11 +23,12 @@ def test_the_table_takes_the_nearest_start_and_no_search_after_the_rate_falls():
         for start, p1 in [(None, 50.0), (300, 52.0), (1000, 56.0)]
     ]
     run = {"problem": "made", "seed": 0, "by_labels": 2500, "by_size": 950, "runs": runs}
+    run["costs"] = {"plain": 0.01}
     found = start_table.figures(run, 1500)
     assert found["by labels"] == found["never"] == 50.0
     assert found["by sample size"] == found["1000"] == 56.0
     (line,) = start_table.table([run]).splitlines()[2:]
-    assert line == "| made | 1,500 | 1 | 50.0 | 52.0 | 56.0 | 50.0 | 56.0 | -6.0 |"
+    assert line == "| made | 1,500 | 15 | 1 | 50.0 | 52.0 | 56.0 | 50.0 | 56.0 | -6.0 |"
 
 
 def tiny():
