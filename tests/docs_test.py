@@ -38,6 +38,14 @@ def test_links_point_to_files(text):
 
 
 @each_of(PAGES)
+def test_pages_link_to_files_that_the_site_has(page):
+    links = [found["path"] for found in _LINK.finditer(page.read_text())]
+    targets = [name((page.parent / link).resolve()) for link in links]
+    missing = [one for one in targets if not one.startswith(("docs/", "examples/", "lab/"))]
+    assert not missing, f"{name(page)} links to {missing}: write the path without a link."
+
+
+@each_of(PAGES)
 def test_each_page_is_in_the_navigation_of_the_site(page):
     source = name(page).removeprefix("docs/")
     navigation = (ROOT / "mkdocs.yml").read_text().splitlines()
