@@ -73,6 +73,22 @@ def test_a_step_finds_what_the_callbacks_of_fit_monitor(eager):
     assert found and not any(found)
 
 
+@pytest.mark.parametrize("eager", [False, True])
+def test_a_step_finds_class_weight(eager):
+    model, found = recording_model(
+        lambda x: keras_internals.uses_class_weight(), run_eagerly=eager
+    )
+    labels = X[:, :1]
+    model.fit(X, labels, class_weight={1: 2.0}, verbose=0)
+    model.train_on_batch(X, labels, class_weight={1: 2.0})
+    assert found and all(found)
+    found.clear()
+    model.compile("sgd", "mse", run_eagerly=eager)
+    model.fit(X, labels, sample_weight=X[:, 0], verbose=0)
+    model.evaluate(X, labels, verbose=0)
+    assert found and not any(found)
+
+
 def test_the_metrics_of_a_model_are_those_that_compile_received():
     model, _ = recording_model(lambda x: None, metrics=["mae"], weighted_metrics=[])
     assert keras_internals.compiled_metrics(model) == [["mae"], []]

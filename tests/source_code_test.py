@@ -64,7 +64,14 @@ ARROWS = {
         "types",
         "wrong_arguments",
     },
-    "optimizers": {"arguments", "keras_internals", "ops", "types", "variables"},
+    "optimizers": {
+        "arguments",
+        "keras_internals",
+        "ops",
+        "types",
+        "variables",
+        "wrong_arguments",
+    },
     "keras_names": {"keras_internals", "losses", "metrics", "optimizers"},
     "layers": {
         "arguments",

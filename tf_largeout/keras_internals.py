@@ -108,6 +108,20 @@ def monitored_names() -> dict[str, str]:
     return {}
 
 
+def uses_class_weight() -> bool:
+    """Returns whether Keras makes the weights of the current step from `class_weight`.
+
+    Relies on: frames of the call stack, and the argument `class_weight` of `fit` and
+    `train_on_batch`.
+    """
+    methods = (keras.Model.fit, keras.Model.train_on_batch)
+    codes = [inspect.unwrap(method).__code__ for method in methods]
+    for frame in _frames():
+        if frame.f_code in codes:
+            return bool(frame.f_locals.get("class_weight"))
+    return False
+
+
 @contextlib.contextmanager
 def retrace_after_error() -> Iterator[None]:
     """Context in which an error makes the model of the `train_step` trace its step again.

@@ -26,18 +26,25 @@ _MARGIN = (
     "The margins are arguments of a loss: "
     "tf_largeout.losses.MarginSoftmaxLoss(angular_margin=0.5, cosine_margin=0.0)."
 )
-_OF_LAYERS = {
+_OF_LARGE_OUTPUT = "Only a `LargeOutput` has this argument."
+OF_LAYERS = {
     "activation": _LOSS,
+    "embeddings": _OF_LARGE_OUTPUT,
+    "embeddings_dtype": _OF_LARGE_OUTPUT,
     "embeddings_regularizer": _DECAY,
     "kernel_regularizer": _DECAY,
     "bias_regularizer": _DECAY,
     "kernel_initializer": _INITIALIZER,
+    "learning_rate": "Pass it to the optimizer. Only a `FactoredOutput` has its own.",
+    "logit_soft_cap": _OF_LARGE_OUTPUT,
     "margin": _MARGIN,
+    "normalize": _OF_LARGE_OUTPUT,
     "num_sampled": (
         "It is the first argument of a sampler: pass to a `LargeOutput` "
         "sampler=tf_largeout.samplers.UniformSampler(512)."
     ),
     "sampler": "Only a `LargeOutput` has a sampler. This layer needs none.",
+    "scale": _OF_LARGE_OUTPUT,
     "soft_cap": "`LargeOutput` has this argument, with the name `logit_soft_cap`.",
     "temperature": "Pass its inverse to a `LargeOutput`: scale=1 / temperature.",
     "tie_weights": "Pass the layer whose table is shared to a `LargeOutput`: embeddings=layer.",
@@ -46,6 +53,11 @@ _OF_LAYERS = {
         "Pass `embeddings_initializer`, an array [num_classes, dim], and `bias_initializer`. "
         "Transpose the kernel of a Dense layer: embeddings_initializer=kernel.T."
     ),
+}
+OF_ID_LAYERS = {
+    "embeddings_regularizer": _DECAY,
+    "mask_zero": "Id 0 is padding by default, by the argument padding_id=0. Leave it out.",
+    "mode": "Its name is `combiner`, an argument of EmbeddingBag.",
 }
 _OF_SOFTMAX = (
     "SoftmaxLoss, SampledSoftmaxLoss and AbsoluteSoftmaxLoss have this argument. The guide on "
@@ -112,22 +124,38 @@ OF_INDEXES = {
     "num_classes": _BY_ROWS,
     "space": _PRODUCTS,
 }
+OF_OPTIMIZERS = {
+    "beta1": "Its name is `beta_1`.",
+    "beta2": "Its name is `beta_2`.",
+    "betas": "Pass `beta_1` and `beta_2`.",
+    "eps": "Its name is `epsilon`.",
+    "lr": "Its name is `learning_rate`.",
+}
 
 
-def refuse_wrong_arguments(layer: str, arguments: Mapping[str, Any]) -> None:
+def refuse_wrong_arguments(
+    owner: str, arguments: Mapping[str, Any], what_to_do: Mapping[str, str]
+) -> None:
     """Raises a ValueError for the arguments that have another name or place in this library.
 
     Args:
-        layer: The name of the class of layers.
-        arguments: The keyword arguments that the class does not define.
+        owner: The name of the class.
+        arguments: Keyword arguments of its constructor.
+        what_to_do: `OF_LAYERS`, `OF_ID_LAYERS` or `OF_OPTIMIZERS`; or one of the tables of
+            `refuse_wrong_arguments_of`. Its keys are names that the class does not define.
     """
-    _refuse(layer, arguments, _OF_LAYERS)
+    for name, value in arguments.items():
+        if name in what_to_do:
+            raise ValueError(
+                f"{owner} has no argument `{name}`. Received: {name}={value!r}. "
+                f"{what_to_do[name]}"
+            )
 
 
 def refuse_wrong_arguments_of(
     cls: type, arguments: Mapping[str, Any], what_to_do: Mapping[str, str]
 ) -> None:
-    """Like `refuse_wrong_arguments`, for a class that is not a layer.
+    """Like `refuse_wrong_arguments`, for a class that has some of the arguments in the table.
 
     Args:
         cls: The class. Arguments of its constructor are accepted. If the constructor takes
@@ -138,13 +166,4 @@ def refuse_wrong_arguments_of(
     known = inspect.signature(cls).parameters
     if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
         others = {name: value for name, value in arguments.items() if name not in known}
-        _refuse(cls.__name__, others, what_to_do)
-
-
-def _refuse(owner: str, arguments: Mapping[str, Any], what_to_do: Mapping[str, str]) -> None:
-    for name, value in arguments.items():
-        if name in what_to_do:
-            raise ValueError(
-                f"{owner} has no argument `{name}`. Received: {name}={value!r}. "
-                f"{what_to_do[name]}"
-            )
+        refuse_wrong_arguments(cls.__name__, others, what_to_do)

@@ -112,6 +112,18 @@ ERRORS = {
         "no argument `temperature`.*: scale=1 / temperature",
     ),
     "Dense weights": (lambda: compiled(weights=[X.T]), r"embeddings_initializer=kernel.T"),
+    "argument of another layer": (
+        lambda: tflo.layers.FactoredOutput(N, 0.1, normalize=True),
+        "FactoredOutput has no argument `normalize`.*Only a `LargeOutput` has this argument",
+    ),
+    "mask_zero of a bag": (
+        lambda: tflo.layers.EmbeddingBag(5, 3, mask_zero=True),
+        "EmbeddingBag has no argument `mask_zero`.*padding_id=0",
+    ),
+    "lr of an optimizer": (
+        lambda: tflo.optimizers.LazyAdam(lr=0.1),
+        "LazyAdam has no argument `lr`. Received: lr=0.1. Its name is `learning_rate`",
+    ),
     "sampler of another layer": (
         lambda: tflo.layers.FactoredOutput(N, 0.1, sampler="uniform"),
         "FactoredOutput has no argument `sampler`.*Only a `LargeOutput` has a sampler",
@@ -178,6 +190,14 @@ ERRORS = {
         r"LargeOutput\(20, sampler='uniform', embeddings=tower\)",
     ),
     "tower of features": (lambda: tower()(X), r"not class ids \[n\]. Pass the tower to"),
+    "class_weight with several labels": (
+        lambda: compiled().fit(X, np.stack([Y, Y], 1), class_weight={0: 2.0}, verbose=0),
+        r"one label per example.*shape \(.*, 2\).*class_weights=weights",
+    ),
+    "labels in a dict": (
+        lambda: fitted({"ids": Y}),
+        r"Received the string 'ids'. If the labels are in a dict, pass its value: y\['ids'\]",
+    ),
     "no labels": (lambda: fitted(None), r"Received no labels. Pass them as `y`, or a dataset"),
     "weights of classes": (
         lambda: compiled().fit(X, Y, sample_weight=np.ones((4, N)), verbose=0),

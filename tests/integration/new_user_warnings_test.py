@@ -110,6 +110,12 @@ def test_keras_metrics_of_our_logits_give_one_warning(caplog, metrics, names):
         assert "several labels and for labels of -1" in message and "PrecisionAtK(1)" in message
 
 
+def test_an_unknown_metric_gives_an_error_without_a_warning(caplog):
+    with pytest.raises(ValueError, match="Could not interpret metric identifier"):
+        fitted(metrics=["precision@1"])
+    assert not messages(caplog)
+
+
 def test_keras_metrics_of_another_output_give_no_warning(caplog):
     inputs = keras.Input([3])
     outputs = [tflo.layers.LargeOutput(N)(inputs), keras.layers.Dense(N)(inputs)]

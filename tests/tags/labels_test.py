@@ -79,6 +79,11 @@ def test_mismatched_shapes_raise_an_error_at_run_time(unknown, shape):
     assert " ".join(map(str, shape)) in str(caught.value)
 
 
+def test_excluded_classes_of_a_sequence_need_a_time_dimension():
+    with pytest.raises(ValueError, match=r"must have the shape \(4, 3, n\). Received"):
+        as_label_matrix(np.zeros((4, 8), np.int64), tf.zeros((4, 3, 2)), NUM_CLASSES)
+
+
 @pytest.mark.parametrize("shape", [(), (4,), (12,), (4, 3, 1, 1)])
 def test_a_mismatched_rank_raises_an_error_at_run_time(shape):
     with pytest.raises(tf.errors.InvalidArgumentError, match="labels must have the shape"):

@@ -18,7 +18,7 @@ from tf_largeout.tags.compile_warnings import warn_of_keras_metrics, warn_of_pro
 from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import bfloat16_rows, initializers, replicas
-from tf_largeout.wrong_arguments import refuse_wrong_arguments
+from tf_largeout.wrong_arguments import OF_LAYERS, refuse_wrong_arguments
 
 MANY_LOGITS = 4 * 2**30  # bytes after which `predict` warns
 
@@ -62,7 +62,7 @@ class ClassOutput(keras.layers.Layer):
     scores_are_products = True
 
     def __init__(self, ranking: str | None = None, **kwargs: Any) -> None:
-        refuse_wrong_arguments(type(self).__name__, kwargs)
+        refuse_wrong_arguments(type(self).__name__, kwargs, OF_LAYERS)
         super().__init__(**kwargs)
         if ranking is not None and ranking not in self.rankings:
             raise ValueError(

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_whole
+from tf_largeout.wrong_arguments import OF_ID_LAYERS, refuse_wrong_arguments
 
 
 class IdLayer(keras.layers.Layer):
@@ -22,6 +23,7 @@ class IdLayer(keras.layers.Layer):
     """
 
     def __init__(self, input_dim: int, padding_id: int | None, **kwargs: Any) -> None:
+        refuse_wrong_arguments(type(self).__name__, kwargs, OF_ID_LAYERS)
         super().__init__(autocast=False, **kwargs)  # ids and their weights keep their types
         if padding_id is not None and not is_whole(padding_id):
             raise ValueError(

@@ -12,6 +12,7 @@ from tf_largeout.keras_internals import (
     mask_of,
     retrace_after_error,
     set_mask,
+    uses_class_weight,
 )
 from tf_largeout.packed_arrays import unpack
 from tf_largeout.tags.example_weights import per_example
@@ -167,6 +168,7 @@ class TaggedLoss(keras.losses.Loss):
             mask = counted if mask is None else counted & per_example(mask, y_pred, "bool")
         checks = []
         if sample_weight is not None:
+            _check_class_weight(y_true)
             sample_weight = self._checked_weights(sample_weight, y_pred, mask)
             checks = [sample_weight]
         if tag is None:
@@ -221,6 +223,22 @@ def _by_position(values: tf.Tensor, tag: OutputTag) -> tf.Tensor:
     """Reshapes `values`, `[B]`, to the leading shape of the features."""
     values = tf.reshape(values, tf.shape(tag.features)[:-1])
     return tf.ensure_shape(values, tag.features.shape[:-1])
+
+
+def _check_class_weight(y_true: TensorLike) -> None:
+    """Raises a ValueError if `class_weight` of `fit` is used with several labels per example.
+
+    Keras would silently use the weight of the column with the largest value.
+    """
+    shape = tf.TensorShape(y_true.shape)
+    if shape.rank in (None, 0, 1) or shape[-1] == 1 or not uses_class_weight():
+        return
+    raise ValueError(
+        "`class_weight` needs one label per example, labels of shape [batch]. Received labels "
+        f"of shape {shape}: Keras would take the number of a column as the class. Pass "
+        "`class_weights` to the loss, such as DecoupledSoftmaxLoss(class_weights=weights), or "
+        "`sample_weight` to `fit`."
+    )
 
 
 def _snake_case(name: str) -> str:

@@ -16,6 +16,7 @@ from tf_largeout.variables import (
     sharded_checkpoint,
     sharded_table,
 )
+from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
 
 _OF_FILES = (
     keras.optimizers.Optimizer.save_own_variables,
@@ -66,6 +67,10 @@ class RowSparse(keras.optimizers.Optimizer):
 
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
     _number_of_step: tf.Tensor | None = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "RowSparse":
+        refuse_wrong_arguments(cls.__name__, kwargs, OF_OPTIMIZERS)
+        return super().__new__(cls)
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         """Updates some rows of `variable` and of its slots in place."""

@@ -11,6 +11,7 @@ from tf_largeout import keras_internals
 from tf_largeout.tags.compiled_parts import outputs_of, part_of
 
 _ROW_SPARSE = {"SGD": "LazySGD", "Adagrad": "LazyAdagrad"}  # for all others: LazyAdam
+_UNLISTED_METRICS = ("accuracy", "acc", "crossentropy", "ce")  # depend on the shapes of labels
 _with_dense_optimizer: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_keras_metrics: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -165,7 +166,7 @@ def _updates_all_rows(optimizer: Any) -> bool:
 def _is_keras_metric(metric: Any) -> bool:
     if isinstance(metric, str):
         known = keras_internals.compile_names(keras.metrics.get).get(metric)
-        return known is None or _is_of_keras(known)  # "accuracy" is not in the table
+        return metric in _UNLISTED_METRICS if known is None else _is_of_keras(known)
     if isinstance(metric, keras.metrics.Metric):
         return _is_of_keras(type(metric))
     return inspect.isfunction(metric) and _is_of_keras(metric)

@@ -192,6 +192,11 @@ def integer_ids(y_true: TensorLike) -> tf.Tensor:
         raise ValueError(
             f"{_FORMS} Received no labels. Pass them as `y`, or a dataset of pairs (x, y)."
         )
+    if isinstance(y_true, str):  # Keras passes a key of a dict
+        raise ValueError(
+            f"{_FORMS} Received the string {y_true!r}. If the labels are in a dict, pass its "
+            f"value: y[{y_true!r}]."
+        )
     try:
         if isinstance(y_true, tf.RaggedTensor) and y_true.dtype.is_integer:
             y_true = tf.cast(y_true, tf.int64).to_tensor(-1)
@@ -234,10 +239,12 @@ def _shape_checks(labels: tf.Tensor, features: tf.Tensor) -> list[tf.Operation |
 
 
 def _expected_shape(features: tf.Tensor) -> str:
+    leading = ", ".join(str(size) for size in features.shape[:-1])
+    for_sequences = f" `exclude` of `with_exclude` must have the shape ({leading}, n)."
     return (
         f"For features of shape {features.shape} labels must have the shape "
         f"{features.shape[:-1]} (one class per position) or that and one more dimension "
-        "(several classes, padded with -1)."
+        f"(several classes, padded with -1).{for_sequences if features.shape.rank > 2 else ''}"
     )
 
 

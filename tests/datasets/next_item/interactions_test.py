@@ -109,6 +109,8 @@ def test_dates_are_times():
     [
         (([1, 2], [1, 2, 3]), "same length. Received columns of length 2, 3"),
         (([1, 2], [1, 2], ["x", "y"]), "`times` must contain numbers or dates"),
+        ((["a", None], [1, 2]), "`users` must .* types NoneType, str. Drop rows"),
+        (([1, 2], [1.0, np.nan]), "`items` must be strings or integers, without missing"),
         (([1, 2], [1, 2], [1.0, np.nan]), "a missing value"),
         (([], []), "None of the 0 interactions remain"),
         (([1, 2], [1, 2], [1, 2], 2), "with at least 2 interactions each"),

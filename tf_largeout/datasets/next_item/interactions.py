@@ -51,11 +51,11 @@ class Interactions:
             k_core: As in `datasets.interactions`.
 
         Raises:
-            ValueError: If the columns differ in length, a time is not a number or a date, or no
-                interactions are left.
+            ValueError: If the columns differ in length, a value is missing, a time is not a
+                number or a date, or no interactions are left.
         """
-        user_names, user_numbers = np.unique(np.asarray(users), return_inverse=True)
-        item_names, item_numbers = np.unique(np.asarray(items), return_inverse=True)
+        user_names, user_numbers = _numbered("users", users)
+        item_names, item_numbers = _numbered("items", items)
         when = None if times is None else _times(times)
         lengths = [len(user_numbers), len(item_numbers)] + ([] if when is None else [len(when)])
         if len(set(lengths)) > 1:
@@ -166,6 +166,23 @@ class Interactions:
         )
 
 
+def _numbered(name: str, column: Sequence[Any] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the distinct values of a column, and the number of each value."""
+    array = np.asarray(column)
+    try:
+        names, numbers = np.unique(array, return_inverse=True)
+    except TypeError:  # values that cannot be sorted, such as None and strings
+        names = None
+    if names is None or (names != names).any():  # NaN differs from itself
+        kinds = sorted({type(value).__name__ for value in array.ravel().tolist()})
+        raise ValueError(
+            f"`{name}` must be strings or integers, without missing values. Received values of "
+            f"the types {', '.join(kinds)}. Drop rows with missing values, as "
+            "pandas.DataFrame.dropna does."
+        )
+    return names, numbers
+
+
 def _times(times: Sequence[Any] | np.ndarray) -> np.ndarray:
     """Returns times as an array of numbers or dates without missing values."""
     array = np.asarray(times)
@@ -174,5 +191,6 @@ def _times(times: Sequence[Any] | np.ndarray) -> np.ndarray:
         return array
     what = "a missing value" if is_time else f"values such as {array[:1].tolist()}"
     raise ValueError(
-        f"`times` must contain numbers or dates without missing values. Received {what}."
+        f"`times` must contain numbers or dates without missing values. Received {what}. "
+        "Convert strings into dates, as with pandas.to_datetime."
     )
