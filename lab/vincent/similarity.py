@@ -175,7 +175,7 @@ def _parser():
     add("--dataset", default="gcide")
     add("--vocabulary", type=int, default=20_000, help="words")
     add("--outputs", nargs="+", choices=_OUTPUTS, default=list(_OUTPUTS))
-    add("--seconds", type=float, default=20.0, help="of processor time per run")
+    add("--seconds", type=float, default=60.0, help="of processor time per run")
     add("--points", type=int, default=4, help="scores per run")
     add("--batch-size", type=int, default=512)
     add("--seeds", type=int, nargs="+", default=[1])
