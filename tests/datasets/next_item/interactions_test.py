@@ -3,6 +3,7 @@
 import collections
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tests.reference import histories as reference
@@ -98,9 +99,15 @@ def test_without_times_the_order_is_that_of_the_columns():
     assert repr(data) == "<Interactions: 4 of 2 users with 3 items>"
 
 
-def test_dates_are_times():
-    dates = np.array(["2026-02-01", "2026-01-01", "2026-03-01"], "datetime64[D]")
-    data = Interactions.from_columns([1, 1, 1], ["a", "b", "c"], dates)
+DATES = np.array(["2026-02-01", "2026-01-01", "2026-03-01"], "datetime64[D]")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [DATES, DATES.tolist(), pd.Series(DATES), pd.Series(DATES).dt.tz_localize("Europe/Rome")],
+)
+def test_dates_are_times(times):
+    data = Interactions.from_columns([1, 1, 1], ["a", "b", "c"], times)
     assert _named_histories(data) == {"1": ["b", "a", "c"]}
 
 
@@ -112,6 +119,7 @@ def test_dates_are_times():
         ((["a", None], [1, 2]), "`users` must .* types NoneType, str. Drop rows"),
         (([1, 2], [1.0, np.nan]), "`items` must be strings or integers, without missing"),
         (([1, 2], [1, 2], [1.0, np.nan]), "a missing value"),
+        (([1, 2], [1, 2], [DATES[0].tolist(), None]), "a missing value"),
         (([], []), "None of the 0 interactions remain"),
         (([1, 2], [1, 2], [1, 2], 2), "with at least 2 interactions each"),
         (([1, 2], [1, 2], [1, 2], 0), "`k_core` must be a positive integer"),

@@ -1,5 +1,6 @@
 """Interactions of users with items, and their split for training and evaluation."""
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -186,6 +187,9 @@ def _numbered(name: str, column: Sequence[Any] | np.ndarray) -> tuple[np.ndarray
 def _times(times: Sequence[Any] | np.ndarray) -> np.ndarray:
     """Returns times as an array of numbers or dates without missing values."""
     array = np.asarray(times)
+    if array.dtype == object and not any(isinstance(value, str) for value in array.flat):
+        with contextlib.suppress(TypeError, ValueError):
+            array = np.asarray(times, "datetime64[us]")  # datetimes, and dates with a time zone
     is_time = array.dtype.kind in "iufM"
     if is_time and not (np.isnan(array).any() if array.dtype.kind in "fM" else False):
         return array
