@@ -2,9 +2,10 @@
 
 from lab.vijayanarasimhan import inference, training
 
+_OUT = "benchmark-results/vijayanarasimhan"
+
 if __name__ == "__main__":
     inference.main([])
-    training.main(["--json", "benchmark-results/vijayanarasimhan/equal_time.json"])
-    training.main(
-        ["--steps", "400", "--json", "benchmark-results/vijayanarasimhan/equal_steps.json"]
-    )
+    methods = [*training.COMPARED, "uniform", "recommended"]
+    training.main(["--methods", *methods, "--json", f"{_OUT}/equal_time.json"])
+    training.main(["--steps", "400", "--json", f"{_OUT}/equal_steps.json"])

@@ -28,9 +28,8 @@ class HuffmanOutput(LogProbabilityOutput):
     frequent classes have short paths. No classes are sampled, and the loss is exact.
 
     This is the hierarchical softmax of word2vec, for comparisons. In a tree of frequencies, the
-    classes below a node have nothing in common but their frequency. A `HierarchicalOutput` with
-    clusters of similar classes, or a `LargeOutput` with negatives, usually learns more; see
-    lab/vijayanarasimhan/README.md.
+    classes below a node have nothing in common but their frequency. In the same time, a
+    `LargeOutput` with negatives learned more; see lab/vijayanarasimhan/README.md.
 
     The layer returns log-probabilities, as a `HierarchicalOutput` does. `evaluate`, `predict`
     and `top_k` are exact and need memory for several `[batch, num_classes]` tensors, so use
