@@ -28,5 +28,5 @@ def test_supported_samplers_can_be_built_under_several_workers(sampler):
 @pytest.mark.parametrize("sampler", ["lsh", "inverted_file"])
 def test_the_error_of_searches_names_the_supported_strategy(sampler):
     for printed in two_workers.run(BUILDS_A_HEAD, sampler):
-        assert "which CollectiveAllReduceStrategy cannot make" in printed
-        assert "Take a static sampler" in printed
+        assert "which CollectiveAllReduceStrategy cannot create" in printed
+        assert "Use a static sampler" in printed
