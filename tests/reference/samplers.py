@@ -81,13 +81,16 @@ def by_logits(logits, labels, distribution, alpha=100.0):
     return weights / weights.sum()
 
 
-def bernoulli(counts, expected):
-    """Returns `f^a` with the sum `expected` (Barber & Botev 2016, section 2.1.2)."""
+def bernoulli(counts, expected, summed=slice(None)):
+    """Returns `f^a` with the sum `expected` over the classes `summed`, a mask or slice.
+
+    Barber & Botev 2016, section 2.1.2.
+    """
     f = unigram(counts)
     low, high = 0.0, 100.0
     for _ in range(200):
         a = (low + high) / 2
-        low, high = (a, high) if (f**a).sum() > expected else (low, a)
+        low, high = (a, high) if (f[summed] ** a).sum() > expected else (low, a)
     return f**low
 
 

@@ -8,8 +8,9 @@ import tensorflow as tf
 from tests import harness
 from tests.losses import table
 from tests.reference import losses as loss_reference
+from tests.reference import partition
 from tests.reference import samplers as reference
-from tests.samplers.sampler_table import OWN, SAMPLERS, STATIC
+from tests.samplers.sampler_table import OWN, SAMPLERS, STATIC, counts_of
 from tests.samplers.stub_layer import built_layer
 from tests.slow import slow_but
 from tf_largeout import layers, losses, optimizers, samplers
@@ -76,8 +77,11 @@ ESTIMATES = {
 
 
 @pytest.mark.parametrize("name", ESTIMATES)
-def test_the_partition_function_of_each_example_is_estimated_without_bias(name):
-    """Many draws are labels of their example, which must not count twice."""
+def test_the_partition_function_of_each_example_has_the_mean_and_variance_of_the_paper(name):
+    """Many draws are labels of their example, which must not count twice.
+
+    Barber & Botev 2016: no bias, and the variances of equations 18 and 21.
+    """
     problem = table.Problem(np.array([[3], [9], [0], [36], [7], [12]]))
     sampler = OWN[name](table.N, num_sampled=6, seed=1)
     head = harness.built_head(problem.embeddings, problem.bias, sampler)
@@ -90,6 +94,19 @@ def test_the_partition_function_of_each_example_is_estimated_without_bias(name):
     sigma = found.std(axis=1) / np.sqrt(BATCH)
     assert np.all(np.abs(found.mean(axis=1) - exact) < 5 * sigma)
     assert np.all(sigma < 0.1 * exact)
+    logits = np.float64(problem.features) @ np.float64(problem.embeddings).T + problem.bias
+    logits -= np.take_along_axis(logits, problem.labels, axis=1)  # `found` is Z / exp(o_y)
+    terms = np.where(np.arange(table.N) == problem.labels, 0, np.exp(logits))
+    if name == "bernoulli, own":
+        b = reference.bernoulli(counts_of(table.N), 6)
+        variances = [partition.bernoulli_variance(z, b) for z in terms]
+    else:
+        q = STATIC[name.removesuffix(", own")][1](table.N)
+        variances = [partition.importance_variance(z, q, 6) for z in terms]
+    squares = (found - exact[:, np.newaxis]) ** 2
+    sigma = squares.std(axis=1) / np.sqrt(BATCH)
+    assert np.all(np.abs(squares.mean(axis=1) - variances) < 5 * sigma)
+    assert np.all(sigma < 0.5 * np.array(variances))
 
 
 @pytest.mark.parametrize(
