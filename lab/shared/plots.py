@@ -41,7 +41,7 @@ def draw_hardness(report, figures, path):
     save(canvas, path)
 
 
-def draw_likelihood(runs, titles, path, title):
+def draw_likelihood(runs, titles, path, title, points_per_epoch=1):
     """Draws one panel per figure, one line per method, means over the seeds against epochs."""
     figures = list(runs[0]["points"][0])
     canvas, panels = new_figure([5.2 * len(figures), 4.6], len(figures))
@@ -50,10 +50,11 @@ def draw_likelihood(runs, titles, path, title):
         for style, name in zip(line_styles(len(names)), names, strict=True):
             mine = [run["points"] for run in runs if run["estimator"] == name]
             values = [
-                sum(points[epoch][figure] for points in mine) / len(mine)
-                for epoch in range(len(mine[0]))
+                sum(points[number][figure] for points in mine) / len(mine)
+                for number in range(len(mine[0]))
             ]
-            axes.plot(range(1, len(values) + 1), values, **style, label=titles[name])
+            epochs = [(number + 1) / points_per_epoch for number in range(len(values))]
+            axes.plot(epochs, values, **style, label=titles[name])
         axes.set(xlabel="epochs", title=figure.replace("_", " "))
         if figure != "log_likelihood":
             axes.set_yscale("log")

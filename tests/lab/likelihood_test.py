@@ -1,27 +1,32 @@
+import dataclasses
+import functools
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from lab.kernel_trees import likelihood, likelihood_problems
+from lab.barber_botev import __main__, likelihood, problems
+from tests.reference import samplers
 from tf_largeout.layers import LargeOutput
 
 
 def small(seed, epochs):
-    return likelihood_problems.toy(seed, epochs, num_classes=30, dim=5, examples=200)
+    return problems.toy(seed, epochs, num_classes=30, dim=5, examples=200)
 
 
 def test_the_labels_of_the_toy_problem_follow_its_true_model():
-    problem = likelihood_problems.toy(3, 1, num_classes=20, dim=4, examples=5000)
+    problem = problems.toy(3, 1, num_classes=20, dim=4, examples=5000)
     true = np.exp(problem.true_log_probabilities)
     np.testing.assert_allclose(true.sum(axis=1), 1)
-    counts, expected = problem.label_counts, true.sum(axis=0)
+    counts = np.bincount(problem.labels_looked_at, minlength=20)
+    expected = true.sum(axis=0)
     assert np.all(np.abs(counts - expected) < 5 * np.sqrt(expected + 1))
+    assert counts.sum() == 2000 and problem.label_counts.sum() == 5000
 
 
 def test_pairs_of_words_are_near_each_other():
-    inputs, labels = likelihood_problems._pairs(np.arange(100), 500, 2, np.random.default_rng())
+    inputs, labels = problems._pairs(np.arange(100), 500, 2, np.random.default_rng())
     assert {-2, -1, 1, 2} == set(labels - inputs)
     assert labels.min() >= 0 and labels.max() < 100
 
@@ -36,6 +41,30 @@ def test_figures_equal_their_definition():
     np.testing.assert_allclose(found["log_likelihood"], np.mean(likely))
     np.testing.assert_allclose(found["from_exact"], np.mean(abs(probabilities - exact)))
     np.testing.assert_allclose(found["from_true"], np.mean(abs(probabilities - true)))
+    uniform = likelihood.uniform_from_true(problem)
+    np.testing.assert_allclose(uniform, np.mean(abs(1 / 30 - true)))
+
+
+def test_the_exponent_of_bernoulli_rates_is_near_that_of_the_paper():
+    """Section 4: `b = f^.54` on the toy problem. A class without examples counts as 1."""
+    counts = problems.toy(1, 1).label_counts
+    for own, expected in ((counts, 0.559), (counts[counts > 0], 0.547)):
+        found = np.log(samplers.bernoulli(own, 20)) / np.log(samplers.unigram(own))
+        np.testing.assert_allclose(found, expected, atol=1e-3)
+
+
+def test_the_learning_rate_of_the_large_toy_problem_falls_to_zero(monkeypatch):
+    problem = small(1, 2)
+    monkeypatch.setattr(problems, "toy", lambda *_, **__: problem)
+    problem = problems.toy_large(1, 2, examples=200)
+    rate = problem.optimizer(0.1)._learning_rate
+    np.testing.assert_allclose([rate(step) for step in (0, 4, 8)], [0.1, 0.05, 0.0], atol=1e-8)
+
+
+def test_the_command_of_the_note_accepts_all_arguments():
+    for name, arguments in __main__.ARGUMENTS.items():
+        options = likelihood._parser().parse_args(["--problem", name, *arguments])
+        assert options.problem == name
 
 
 @pytest.mark.parametrize("name", likelihood.ESTIMATORS)
@@ -49,15 +78,15 @@ def test_every_estimator_gives_a_finite_loss(name):
 
 @pytest.mark.slow
 def test_methods_are_trained_and_the_exact_one_has_distance_zero(tmp_path, monkeypatch):
-    monkeypatch.setitem(likelihood.PROBLEMS, "toy", small)
-    monkeypatch.setattr(likelihood, "_GRID", (0.1,))
-    arguments = f"--epochs 2 --seeds 1 2 --num-sampled 5 --json {tmp_path}/l.json "
+    parts = functools.partial(dataclasses.replace, points_per_epoch=2)
+    monkeypatch.setitem(likelihood.PROBLEMS, "toy", lambda *given: parts(small(*given)))
+    arguments = f"--grid 0.1 --epochs 2 --seeds 1 2 --num-sampled 5 --json {tmp_path}/l.json "
     arguments += f"--png {tmp_path}/l.png --estimators ranking_1"
     likelihood.main(arguments.split())
     runs = json.loads((tmp_path / "l.json").read_text())["runs"]
     assert [run["estimator"] for run in runs] == 2 * ["exact", "ranking_1"]
     for run in runs:
-        assert len(run["points"]) == 2
+        assert len(run["points"]) == 4
         for point in run["points"]:
             assert set(point) == set(likelihood.FIGURES)
             assert (point["from_exact"] == 0) == (run["estimator"] == "exact")

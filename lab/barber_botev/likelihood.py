@@ -1,7 +1,8 @@
-"""`python -m lab.kernel_trees.likelihood`: distance of sampled losses to the exact likelihood.
+"""`python -m lab.barber_botev.likelihood`: distance of sampled losses to the exact likelihood.
 
 The experiments of Barber and Botev 2016, figures 1 and 2. All methods, exact maximum likelihood
-included, start from the same weights and use the same batches. After each epoch it reports:
+included, start from the same weights and use the same batches. After each epoch, or part of an
+epoch, it reports:
 
 * `log_likelihood`: of the labels, under the softmax over all classes, mean over the examples;
 * `from_exact`: mean absolute difference between the class probabilities of the model and
@@ -10,8 +11,8 @@ included, start from the same weights and use the same batches. After each epoch
   one.
 
 Methods that estimate the likelihood use the learning rate of the exact method, as in the paper.
-The others use the best rate of a grid by log likelihood, found with another draw of the
-problem.
+The others, or all with `--own-rates`, use the best rate of a grid by log likelihood, found with
+another draw of the problem.
 """
 
 import dataclasses
@@ -21,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from lab.kernel_trees.likelihood_problems import PROBLEMS
+from lab.barber_botev.problems import PROBLEMS
 from lab.shared.command_line import new_parser
 from lab.shared.plots import draw_likelihood
 from tf_largeout import losses, samplers
@@ -29,7 +30,7 @@ from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
 
 FIGURES = ("log_likelihood", "from_exact", "from_true")
-_GRID = (1 / 30, 1 / 10, 1 / 3, 1.0, 3.0, 10.0)  # factors of the problem's own learning rate
+_GRID = (1 / 30, 1 / 10, 1 / 3, 1.0, 3.0, 10.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,41 +103,50 @@ def main(arguments=None):
     names = ["exact", *(name for name in options.estimators if name != "exact")]
     rates = {}
     for name in tqdm(names, desc="learning rates", unit="method"):
-        rates[name] = best_rate(tuning, ESTIMATORS[name], options.num_sampled)
-    runs = []
+        is_fixed = ESTIMATORS[name].is_likelihood and not options.own_rates
+        grid = (1.0,) if is_fixed else options.grid
+        rates[name] = best_rate(tuning, ESTIMATORS[name], options.num_sampled, grid)
+    runs, uniform = [], []
     for seed in tqdm(options.seeds, desc=options.problem, unit="seed"):
         problem, exact = make(seed, options.epochs), None
+        uniform.append(uniform_from_true(problem))
         for name in names:
             found = train(problem, ESTIMATORS[name], options.num_sampled, rates[name])
             exact = exact or found
             points = [figures(problem, *pair) for pair in zip(found, exact, strict=True)]
             runs.append({"estimator": name, "seed": seed, "points": points})
-    report = {"machine": machine.describe(), **vars(options), "rates": rates, "runs": runs}
+    report = {"machine": machine.describe(), **vars(options), "rates": rates}
+    report |= {"uniform_from_true": uniform, "runs": runs}
     if options.json:
         write_json(options.json, report)
     titles = {name: estimator.title for name, estimator in ESTIMATORS.items()}
-    draw_likelihood(runs, titles, options.png, options.problem)
+    draw_likelihood(runs, titles, options.png, options.problem, tuning.points_per_epoch)
     print(table(runs, rates), f"\nThe picture is {options.png}.", sep="\n")
     return report
 
 
-def best_rate(problem, estimator, num_sampled):
-    """Returns the rate of the grid with the highest log likelihood after the last epoch.
+def best_rate(problem, estimator, num_sampled, grid):
+    """Returns the rate with the highest log likelihood at the end of the training.
 
-    If the loss estimates the likelihood, the rate of the problem.
+    Args:
+        problem: A `Problem`.
+        estimator: An `Estimator`.
+        num_sampled: Negatives per batch.
+        grid: Factors of the problem's rate.
     """
-    if estimator.is_likelihood:
-        return problem.learning_rate
+    rates = [problem.learning_rate * factor for factor in grid]
+    if len(rates) == 1:
+        return rates[0]
 
     def reached(rate):
         value = _log_likelihood(problem, train(problem, estimator, num_sampled, rate)[-1])
         return value if np.isfinite(value) else -np.inf
 
-    return max((problem.learning_rate * factor for factor in _GRID), key=reached)
+    return max(rates, key=reached)
 
 
 def train(problem, estimator, num_sampled, rate):
-    """Returns the log probabilities of `problem.looked_at` after each epoch."""
+    """Returns the log probabilities of `problem.looked_at` at each point of the training."""
     keras.utils.set_random_seed(problem.seed)
     sampler = estimator.sampler and estimator.sampler(num_sampled, problem.label_counts)
     model = problem.model(sampler)
@@ -144,10 +154,11 @@ def train(problem, estimator, num_sampled, rate):
     found = []
     for epoch in range(problem.epochs):
         order = np.random.default_rng([problem.seed, epoch]).permutation(len(problem.labels))
-        x, y = problem.inputs[order], problem.labels[order]
-        model.fit(x, y, batch_size=problem.batch_size, shuffle=False, verbose=0)
-        logits = model.predict(problem.looked_at, verbose=0)
-        found.append(tf.nn.log_softmax(logits).numpy())
+        for part in np.array_split(order, problem.points_per_epoch):
+            x, y = problem.inputs[part], problem.labels[part]
+            model.fit(x, y, batch_size=problem.batch_size, shuffle=False, verbose=0)
+            logits = model.predict(problem.looked_at, verbose=0)
+            found.append(tf.nn.log_softmax(logits).numpy())
     return found
 
 
@@ -158,6 +169,14 @@ def figures(problem, log_probabilities, exact):
     if problem.true_log_probabilities is not None:
         values.append(_distance(probabilities, problem.true_log_probabilities))
     return dict(zip(FIGURES, values, strict=False))
+
+
+def uniform_from_true(problem):
+    """Returns the figure `from_true` of equal probabilities, or None without a true model."""
+    if problem.true_log_probabilities is None:
+        return None
+    equal = np.full_like(problem.true_log_probabilities, 1 / len(problem.label_counts))
+    return _distance(equal, problem.true_log_probabilities)
 
 
 def _log_likelihood(problem, log_probabilities):
@@ -184,13 +203,15 @@ def table(runs, rates):
 
 
 def _parser():
-    parser = new_parser("kernel_trees.likelihood", __doc__)
+    parser = new_parser("barber_botev.likelihood", __doc__)
     add = parser.add_argument
     add("--problem", choices=PROBLEMS, default="toy")
     add("--estimators", nargs="+", choices=ESTIMATORS, default=list(ESTIMATORS))
     add("--num-sampled", type=int, default=20, help="negatives per batch")
     add("--epochs", type=int, default=20)
     add("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    add("--grid", type=float, nargs="+", default=_GRID, help="factors of the problem's rate")
+    add("--own-rates", action="store_true", help="tune estimates of the likelihood too")
     add("--json", help="file for the figures")
     add("--png", default="benchmark-results/likelihood.png", help="file for the picture")
     return parser

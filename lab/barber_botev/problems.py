@@ -1,4 +1,4 @@
-"""The problems of `lab.kernel_trees.likelihood`."""
+"""The problems of `lab.barber_botev.likelihood`."""
 
 import dataclasses
 from collections.abc import Callable
@@ -27,6 +27,7 @@ class Problem:
         learning_rate: rate of exact maximum likelihood; other methods use a grid around it.
         optimizer: function of a learning rate.
         model: function that creates the model for a sampler or None.
+        points_per_epoch: number of evaluations in each pass.
         true_log_probabilities: `[looked at, num_classes]` of the model that the labels were
             drawn from, or None.
     """
@@ -42,6 +43,7 @@ class Problem:
     learning_rate: float
     optimizer: Callable
     model: Callable
+    points_per_epoch: int = 1
     true_log_probabilities: Any = None
 
 
@@ -53,14 +55,15 @@ def toy(seed, epochs, num_classes=1000, dim=100, examples=2000, deviation=3.0):
         epochs: number of passes over the examples.
         num_classes: number of classes.
         dim: width of the normal inputs.
-        examples: number of examples, all of them looked at.
+        examples: number of examples. The first 2,000 are looked at.
         deviation: standard deviation of the true logits.
     """
     rng = np.random.default_rng(seed)
     inputs = rng.normal(size=[examples, dim]).astype(np.float32)
     rows = rng.normal(size=[num_classes, dim]) * deviation / np.sqrt(dim)
-    logits = inputs @ rows.T
-    labels = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+    parts = [inputs[start : start + 2000] for start in range(0, examples, 2000)]
+    labels = np.concatenate([_drawn_labels(part @ rows.T, rng) for part in parts])
+    logits = parts[0] @ rows.T
     log_partition = np.log(np.sum(np.exp(logits), axis=1, keepdims=True))
 
     def model(sampler):
@@ -73,14 +76,31 @@ def toy(seed, epochs, num_classes=1000, dim=100, examples=2000, deviation=3.0):
         batch_size=50,
         inputs=inputs,
         labels=labels,
-        looked_at=inputs,
-        labels_looked_at=labels,
+        looked_at=parts[0],
+        labels_looked_at=labels[:2000],
         label_counts=np.bincount(labels, minlength=num_classes),
         learning_rate=0.1,
         optimizer=lambda rate: optimizers.LazySGD(rate, momentum=0.99),
         model=model,
         true_log_probabilities=logits - log_partition,
     )
+
+
+def toy_large(seed, epochs, examples=200_000, points=5):
+    """Returns `toy` with so many examples that exact maximum likelihood does not overfit.
+
+    The learning rate falls linearly to 0. Otherwise the noise of the batches would decide how
+    near a method comes to the true model.
+    """
+    problem = toy(seed, epochs, examples=examples)
+    steps = epochs * examples // problem.batch_size
+
+    def optimizer(rate):
+        schedule = keras.optimizers.schedules.PolynomialDecay(rate, steps, 0.0)
+        return optimizers.LazySGD(schedule, momentum=0.99)
+
+    changes = {"learning_rate": 0.01, "optimizer": optimizer, "points_per_epoch": points}
+    return dataclasses.replace(problem, **changes)
 
 
 def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
@@ -120,6 +140,10 @@ def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
     )
 
 
+def _drawn_labels(logits, rng):
+    return np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
+
+
 def _pairs(tokens, number, window, rng):
     """Returns random positions of a text, and random other positions near them."""
     places = rng.integers(window, len(tokens) - window, number)
@@ -127,4 +151,4 @@ def _pairs(tokens, number, window, rng):
     return tokens[places], tokens[places + distances].astype(np.int64)
 
 
-PROBLEMS = {"toy": toy, "words": words}
+PROBLEMS = {"toy": toy, "toy_large": toy_large, "words": words}
