@@ -1,4 +1,4 @@
-"""Claims of Barber & Botev 2016 about their estimates of the partition function."""
+"""Claims of Barber & Botev 2016 that need no training."""
 
 import numpy as np
 import pytest
@@ -38,3 +38,23 @@ def test_bernoulli_rates_over_the_classes_other_than_the_label(label):
         terms, paper
     )
     assert 1 < ratio < 1.06
+
+
+def mean_nce_gradient(logits, label, q, num_draws, log_z):
+    """Returns the mean of equation 30 over the draws, by logit, with `p' = exp(o) / z`."""
+    p, noise = np.exp(logits - log_z), num_draws * q
+    positive = np.where(np.arange(len(q)) == label, noise / (p + noise), 0)
+    return positive - noise * p / (p + noise)
+
+
+def test_nce_with_many_draws_has_the_gradient_of_the_likelihood_only_if_z_is_the_sum():
+    """Section 3.2: z of an example must be the sum of its exponentials, not 1."""
+    logits = np.random.default_rng(2).normal(size=30)
+    q, log_z = np.full(30, 1 / 30), np.logaddexp.reduce(logits)
+    exact = (np.arange(30) == 4) - np.exp(logits - log_z)
+
+    def distance(num_draws, z):
+        return np.abs(mean_nce_gradient(logits, 4, q, num_draws, z) - exact).max()
+
+    assert distance(1e6, log_z) < 1e-5 < 0.1 < distance(10, log_z)
+    assert distance(1e6, 0.0) > 1
