@@ -33,7 +33,7 @@ def _expected(model):
     """Returns the same model with rounded rows."""
     head = model.layers[-1]
     rounded = quantized(head.class_embeddings())
-    options = {"normalize": None, "num_shards": None, "embeddings_dtype": None}
+    options = {"normalize", "scale", "num_shards", "embeddings_dtype"}
     config = {name: one for name, one in head.get_config().items() if name not in options}
     other = layers.LargeOutput.from_config(config | {"embeddings_initializer": "zeros"})
     model = keras.Sequential([keras.Input([DIM]), other])
@@ -53,8 +53,7 @@ def test_an_export_in_int8_equals_the_layer_with_rounded_rows(name, ops, tmp_pat
     model = _model(**HEADS[name])
     sizes = serving.export(model, tmp_path / "1", k=K, ops=ops, embeddings_dtype="int8")
     assert sizes["weights"] < N * (DIM + 8 + 24 * (ops == "custom")) + 6_000 < 4 * N * DIM
-    scale = 3.0 if name == "normalized" else 1.0
-    scores, ids = _expected(model).top_k(scale * X, K)
+    scores, ids = _expected(model).top_k(model.layers[-1].queries(X), K)
     found = _served(tmp_path / "1")(x=X)
     np.testing.assert_array_equal(found["ids"], ids)
     # Rows in bfloat16 have numbers halfway between two integers, which may be rounded up or
