@@ -78,7 +78,7 @@ def _convergence_cells(runs, full):
         return ["", "", final]
     best = statistics.mean(run["p1"] for run in full)
     epochs = [epochs_to(share * best, runs) for share in _SHARES]
-    return ["fail" if epoch is None else f"{epoch:.1f}" for epoch in epochs] + [final]
+    return ["fail" if epoch is None else f"{epoch:.2f}" for epoch in epochs] + [final]
 
 
 def epochs_to(p1, runs):

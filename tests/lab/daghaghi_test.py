@@ -92,8 +92,8 @@ def test_tables():
     ]
     head, _, full, hashed, sampled = tables.convergence(runs).splitlines()
     assert "t: epochs to 50 %" in head
-    assert full == "| full softmax | 1.0 | 3.0 | 40.0 ± 0.0 |"
-    assert hashed == "| LSH Embedding | 2.0 | fail | 30.0 |"
+    assert full == "| full softmax | 1.00 | 3.00 | 40.0 ± 0.0 |"
+    assert hashed == "| LSH Embedding | 2.00 | fail | 30.0 |"
     assert sampled == "| sampled softmax (log-uniform) | fail | fail | 3.0 |"
     assert "| LSH Embedding | 2.0 | 4.0x | 30.0 | 1.0 | 2.0 |" in tables.costs(runs)
     runs.append(run_of("log_uniform", [3, 4, 5], 3.0, budget=0.5))
