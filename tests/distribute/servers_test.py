@@ -146,4 +146,4 @@ def test_a_signal_ends_a_server(number):
         one.send_signal(number)
         printed, said = one.communicate(timeout=20)
     assert one.returncode == 0 and printed == "stopped\n"
-    assert "TensorFlow knows no passwords" in said
+    assert "TensorFlow has no passwords" in said

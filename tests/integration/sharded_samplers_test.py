@@ -188,8 +188,11 @@ def test_another_number_of_shards_continues_with_a_new_structure(
     ),
 )
 def test_few_classes_in_many_shards_are_supported(form, batch):
-    arguments = {"num_hashes": 1} if form in forms_of("lsh") else {}
-    if "start_step" in FORMS[form][1]:
+    given, arguments = FORMS[form][1], {}
+    if form in forms_of("lsh"):
+        one = {"num_hashes": 1}
+        arguments = {"tables": {**given["tables"], **one}} if "tables" in given else one
+    if "start_step" in given:
         arguments["start_step"] = 0
     sampler = sampler_of(form, 12, **arguments)
     head = tflo.layers.LargeOutput(20, sampler, num_shards=7)
