@@ -85,7 +85,8 @@ def test_tensorflow_alone_gives_the_classes_of_the_model(name, exported, answers
     assert b"Largeout" not in (exported[0] / name / "1" / "saved_model.pb").read_bytes()
 
 
-@pytest.mark.parametrize("name", slow_but(["several_inputs"], HOSTED))
+@pytest.mark.slow  # compiles a program
+@pytest.mark.parametrize("name", HOSTED)
 def test_a_session_without_python_gives_the_classes_of_the_model(name, exported, program):
     folder, inputs = exported[0] / name / "1", models.MODELS[name][1]
     answer = host.run(program, folder, "serving_default", inputs)
