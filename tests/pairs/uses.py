@@ -110,7 +110,7 @@ def _assert_evaluation(model, found, labels):
     expected = reference.evaluate(_loss_of(model), logits, rows, K)
     tolerance = _tolerance(model)
     if model.layers[-1].ranking == "absolute" and _loss_of(model) == "sampled_softmax_loss":
-        for key in ("precision_at_1", "recall_at_5", "perplexity"):
+        for key in ("precision_at_1", "recall_at_5"):  # the perplexity follows the loss
             expected[key] = reference.evaluate("absolute_softmax_loss", logits, rows, K)[key]
     for key, value in found.items():
         np.testing.assert_allclose(value, expected[key], rtol=tolerance, err_msg=key)
