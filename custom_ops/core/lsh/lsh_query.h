@@ -1,6 +1,6 @@
 // Queries of hash tables: for each example of a batch, classes that share buckets with it. Time
-// and memory per example are O(num_sampled + number of its buckets), independent of the number of
-// classes, even if all classes are in one bucket.
+// and memory per example are O(num_sampled + number of its buckets), independent of the number
+// of classes, even if all classes are in one bucket.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_QUERY_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_QUERY_H_
