@@ -42,6 +42,7 @@ def test_a_perfect_encoder_is_always_right_and_a_constant_one_never_above_chance
     assert accuracy == 0.5 and accepted == 0.0
 
 
+@pytest.mark.slow
 def test_training_helps(example, capsys):
     _train_and_compare(example, ["--sampled", "40", "--shards", "3"], steps=60)
     assert " of pairs correct" in capsys.readouterr().out

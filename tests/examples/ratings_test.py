@@ -53,6 +53,7 @@ def test_the_encoder_is_a_product_with_the_matrix_of_stars():
     np.testing.assert_allclose(found, product, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_few_epochs_rank_the_films_of_the_group_first():
     example = _example()
     stars, test = example.hold_out(_ratings())

@@ -128,7 +128,8 @@ def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(num_shard
     assert tensors_of_size(step, num_classes // num_shards) == []
 
 
-@pytest.mark.parametrize("optimizer", slow_but(["rowwise_adagrad"], OPTIMIZERS))
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_each_optimizer_learns_as_with_float32(optimizer):
     results = []
     for dtype in ("bfloat16", None):

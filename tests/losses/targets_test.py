@@ -1,7 +1,5 @@
 """Ignored, smoothed, weighted and soft targets, and the penalty of log Z."""
 
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ import tf_largeout as tflo
 from tests import harness
 from tests.losses.table import BATCH, DIM, N, Problem
 from tests.reference import losses as reference
-from tests.slow import slow_but
 from tf_largeout import layers, losses, samplers
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 
@@ -189,13 +186,9 @@ def test_an_ignored_class_has_the_effect_of_padding(ignored):
         assert float(metric.result()) == float(plain_metric.result())
 
 
-@pytest.mark.parametrize(
-    "name, policy",
-    slow_but(
-        [("all", "mixed_bfloat16")],
-        itertools.product(OPTIONS, ["float32", "mixed_bfloat16"]),
-    ),
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", OPTIONS)
 def test_a_model_is_fitted_saved_and_loaded(name, policy, tmp_path):
     keras.utils.set_random_seed(2)
     options = OPTIONS[name]

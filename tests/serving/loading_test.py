@@ -115,7 +115,8 @@ def test_a_session_without_python_searches_an_index(tmp_path, program):
     assert_right(answer, of_top_k, logits)
 
 
-@pytest.mark.parametrize("name", slow_but(["large"], CUSTOM))
+@pytest.mark.slow  # compiles a program
+@pytest.mark.parametrize("name", CUSTOM)
 def test_a_session_with_our_library_runs_our_ops(name, exported, program):
     folder, inputs = exported[0] / f"{name}_custom", models.MODELS[name][1]
     ours = [library.LOADED]
