@@ -11,7 +11,7 @@ The first value of `--budgets`, `--hashes` and `--num-tables` is that of the com
 methods (tables 2 and 3 of the paper, figures 4 and 5). The others are trained too: budgets with
 both forms of LSH and with the sampled softmax (table 4), numbers of tables (tables 5 and 6) and
 of hashes (table 7) with LSH Embedding. The paper's settings are the defaults; its data sets are
-`xmc/NAME` and `xmc/NAME@COUNT` for whoever has the files of Amazon-670K, Wiki-325K or ODP.
+`xmc/NAME` and `xmc/NAME@COUNT` if you have the files of Amazon-670K, Wiki-325K or ODP.
 """
 
 import itertools
@@ -182,7 +182,7 @@ def _parser():
     add("--sample", type=int, default=5000, help="test examples")
     add("--threads", type=int, default=1, help="of a training; 0: TensorFlow's choice")
     add("--out", default="benchmark-results/daghaghi", help="directory of the figures")
-    add("--json", help="file of all figures; the pictures are beside it")
+    add("--json", help="file of all figures; the pictures are written to its folder")
     return parser
 
 

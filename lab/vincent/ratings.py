@@ -2,7 +2,7 @@
 
 Trains the example's model on MovieLens-100K twice, with a `FactoredOutput` and with a dense
 layer of the same weights, loss and gradient descent, and compares the losses. Measures a step
-of both models with more items, which nobody rated. Trains the example with several splits and
+of both models with more items, without ratings. Trains the example with several splits and
 ranks the held-out films.
 """
 

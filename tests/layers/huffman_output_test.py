@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tests.integration.graphs import tensors_of_size
 from tests.reference import binary_tree as reference
 from tests.reference import hierarchical_softmax
 from tests.slow import slow_but
@@ -175,22 +174,6 @@ def test_training_metrics_are_exact_or_not_known():
         metric.update_state(LABELS, logits)
     np.testing.assert_allclose(perplexity.result(), np.exp(loss), rtol=1e-5)
     assert np.isnan(precision.result())
-
-
-def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes():
-    num_classes = 1009
-    model = keras.Sequential([keras.Input([DIM]), layers.HuffmanOutput(num_classes)])
-    model.compile(
-        optimizers.LazyAdam(),
-        losses.HierarchicalSoftmaxLoss(),
-        metrics=[metrics.PrecisionAtK(1), metrics.Perplexity()],
-        run_eagerly=True,
-    )
-    data = tf.zeros([8, DIM]), tf.zeros([8], tf.int64)
-    model.train_on_batch(*data)
-    step = tf.function(model.train_step).get_concrete_function(data)
-    for size in (num_classes, num_classes - 1):
-        assert tensors_of_size(step, size) == []
 
 
 def test_a_saved_model_continues_like_the_original(tmp_path):

@@ -33,6 +33,39 @@ def block_size(batch: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:
     return tf.cast(block, tf.int64)
 
 
+def fold_blocks(
+    logits_of: Callable[[tf.Tensor], tf.Tensor],
+    block: tf.Tensor,
+    num_classes: int,
+    classes: tf.Tensor | None,
+    function: BlockFunction,
+    state: Any,
+) -> Any:
+    """Calls `function(state, logits, ids)` for blocks of classes; returns the last state.
+
+    Args:
+        logits_of: Function of ids, int64 `[n]`; returns their logits, float32 `[B, n]`.
+        block: int64, how many classes a block has.
+        num_classes: Number of classes.
+        classes: int64 `[m]`, rising: the only classes of the blocks; None for all classes.
+        function: See the docstring of the module.
+        state: The first state.
+    """
+    count = num_classes if classes is None else tf.size(classes, tf.int64)
+
+    def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
+        end = tf.minimum(first + block, count)
+        ids = tf.range(first, end) if classes is None else classes[first:end]
+        return end, function(state, logits_of(ids), ids)
+
+    return tf.while_loop(
+        lambda first, _: first < count,
+        next_block,
+        (tf.constant(0, tf.int64), state),
+        parallel_iterations=1,
+    )[1]
+
+
 def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the log of the sum over classes of `exp(score)`, and the scores of the labels.
 

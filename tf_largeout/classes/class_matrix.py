@@ -225,7 +225,6 @@ class ClassMatrix(ClassScorer):
         embeddings, bias = self.tables()
         features = tf.cast(features, tf.float32)
         block = blockwise.block_size(tf.shape(features)[0], self.dim, width)
-        count = self.num_classes if classes is None else tf.size(classes, tf.int64)
 
         def rows_of_block(ids: tf.Tensor) -> tf.Tensor:
             if not self.is_rounded:
@@ -233,20 +232,13 @@ class ClassMatrix(ClassScorer):
             # Without our ops and without a gradient: exports have this loop.
             return self.as_read(tf.cast(tf.gather(embeddings, ids), tf.float32))
 
-        def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
-            end = tf.minimum(first + block, count)
-            ids = tf.range(first, end) if classes is None else classes[first:end]
+        def logits_of(ids: tf.Tensor) -> tf.Tensor:
             logits = tf.matmul(features, rows_of_block(ids), transpose_b=True)
-            if bias is not None:
-                logits += tf.gather(bias, ids)
-            return end, function(state, logits, ids)
+            return logits if bias is None else logits + tf.gather(bias, ids)
 
-        return tf.while_loop(
-            lambda first, _: first < count,
-            next_block,
-            (tf.constant(0, tf.int64), state),
-            parallel_iterations=1,
-        )[1]
+        return blockwise.fold_blocks(
+            logits_of, block, self.num_classes, classes, function, state
+        )
 
     def exact_scores(
         self,

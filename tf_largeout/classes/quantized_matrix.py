@@ -86,20 +86,13 @@ class QuantizedMatrix(ClassScorer):
     ) -> Any:
         features = tf.cast(features, tf.float32)
         block = blockwise.block_size(tf.shape(features)[0], self.dim, width)
-        count = self.num_classes if classes is None else tf.size(classes, tf.int64)
 
-        def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
-            end = tf.minimum(first + block, count)
-            ids = tf.range(first, end) if classes is None else classes[first:end]
-            logits = tf.matmul(features, self.rows(ids), transpose_b=True) + self.biases(ids)
-            return end, function(state, logits, ids)
+        def logits_of(ids: tf.Tensor) -> tf.Tensor:
+            return tf.matmul(features, self.rows(ids), transpose_b=True) + self.biases(ids)
 
-        return tf.while_loop(
-            lambda first, _: first < count,
-            next_block,
-            (tf.constant(0, tf.int64), state),
-            parallel_iterations=1,
-        )[1]
+        return blockwise.fold_blocks(
+            logits_of, block, self.num_classes, classes, function, state
+        )
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         return class_scan_ops.packed_top_k(features, self.packed, self.num_classes, k)

@@ -95,7 +95,7 @@ def load(name, batch_size, seed=0, on_validation=False):
             split, to choose settings.
 
     Raises:
-        ValueError: If there is no such task. The message lists all tasks.
+        ValueError: If `name` is unknown. The message lists all tasks.
     """
     if not is_task(name):
         raise ValueError(f"Unknown task {name!r}. There are: {_all_tasks()}.")
