@@ -57,36 +57,44 @@ def along(runs, name):
 
 
 def convergence(runs):
-    """Returns the epochs to 50 and 90 % of the full softmax's final P@1, and the final P@1.
+    """Returns the epochs to 50 and 90 % of the full softmax's final P@1, and P@1.
 
-    P@1 at a point is the mean over the seeds. "fail": not reached; "": no full softmax.
+    P@1 is that at the end, and the highest one of all points with its epoch. P@1 at a point is
+    the mean over the seeds. "fail": not reached; "": no full softmax.
     """
     head, rows = ["method"], {}
     for task, methods in _by_task(runs).items():
-        head += [f"{task}: epochs to 50 %", "to 90 %", "P@1"]
+        head += [f"{task}: epochs to 50 %", "to 90 %", "P@1", "highest"]
         full = methods.get("softmax")
         for method in ROWS:
             cells = rows.setdefault(method, [])
             own = methods.get(method)
-            cells += ["", "", ""] if own is None else _convergence_cells(own, full)
+            cells += [""] * 4 if own is None else _convergence_cells(own, full)
     return markdown(head, [[ROWS[m], *cells] for m, cells in rows.items() if any(cells)])
 
 
 def _convergence_cells(runs, full):
     final = mean_and_deviation([run["p1"] for run in runs])
+    highest, at = max((p1, -epochs) for epochs, p1 in mean_curve(runs))
+    ends = [final, f"{highest:.1f} at {-at:g}"]
     if full is None:
-        return ["", "", final]
+        return ["", "", *ends]
     best = statistics.mean(run["p1"] for run in full)
     epochs = [epochs_to(share * best, runs) for share in _SHARES]
-    return ["fail" if epoch is None else f"{epoch:.2f}" for epoch in epochs] + [final]
+    return ["fail" if epoch is None else f"{epoch:.2f}" for epoch in epochs] + ends
 
 
 def epochs_to(p1, runs):
     """Returns the epochs at the first point with this mean P@1, or None if there is none."""
-    for points in zip(*(run["curve"] for run in runs), strict=True):
-        if statistics.mean(point["p1"] for point in points) >= p1:
-            return points[0]["epochs"]
-    return None
+    return next((epochs for epochs, mean in mean_curve(runs) if mean >= p1), None)
+
+
+def mean_curve(runs):
+    """Returns the epochs and the mean P@1 of each point."""
+    return [
+        (points[0]["epochs"], statistics.mean(point["p1"] for point in points))
+        for points in zip(*(run["curve"] for run in runs), strict=True)
+    ]
 
 
 def costs(runs):

@@ -33,6 +33,7 @@ from tf_largeout.benchmarks.harness.evaluation import evaluate
 from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
 from tf_largeout.benchmarks.harness.tasks import task_argument
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from tf_largeout.samplers import LSHSampler
 
 _FIGURES = ("p1", "p3", "p5", "loss")
 _LONGEST_CALL = 16  # steps inside one call of the compiled train function
@@ -112,12 +113,19 @@ def train(run, sample, threads=1):
     every = max(1, round(in_epoch / run["points"]))
     calls = max([c for c in range(1, _LONGEST_CALL + 1) if every % c == 0 and c < every] or [1])
     method, settings = METHODS[run["method"]], _settings(run, task.num_classes, calls)
-    test, stopwatch, points = task.test_sample(sample), Stopwatch(), []
+    test, stopwatch, points, last = task.test_sample(sample), Stopwatch(), [], {}
 
     def add_point(model, seconds, steps):
         found = evaluate(model, *test, score=method.score)
-        point = {"steps": steps, "epochs": steps / in_epoch, "cpu_seconds": stopwatch.cpu}
-        points.append({**point, **{name: found[name] for name in _FIGURES}})
+        last.update({name: found[name] for name in _FIGURES}, health=_health(model))
+        points.append(
+            {
+                "steps": steps,
+                "epochs": round(steps / in_epoch, 3),
+                "cpu_seconds": round(stopwatch.cpu, 3),
+                "p1": round(found["p1"], 2),
+            }
+        )
         return found
 
     steps = every * max(1, round(run["epochs"] * in_epoch / every))
@@ -132,9 +140,16 @@ def train(run, sample, threads=1):
         "num_sampled": None if run["budget"] is None else settings.num_sampled,
         "label_counts": _counts_by_rank(task.label_counts),
         "epoch_seconds": points[-1]["cpu_seconds"] / timed * in_epoch,
-        **{name: points[-1][name] for name in _FIGURES},
+        **last,
         "curve": points,
     }
+
+
+def _health(model):
+    """Returns what the hash tables of an `LSHSampler` report, or None."""
+    head = model.layers[-1]
+    sampler = getattr(head, "sampler", None)
+    return sampler.health(head) if isinstance(sampler, LSHSampler) else None
 
 
 def _settings(run, num_classes, calls):

@@ -152,6 +152,7 @@ METHODS = {
         loss=losses.HierarchicalSoftmaxLoss,
         build=huffman,
     ),
+    "lsh_both": _sampled("tf_largeout, LSH embedding and label", "lsh_both"),
     "wta_16": _with_settings(
         _sampled("tf_largeout, WTA softmax, 16 coordinates, 128 classes", "wta_16"),
         num_sampled=128,

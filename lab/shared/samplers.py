@@ -46,6 +46,7 @@ SAMPLERS = {
     "uniform_own": _draws(UniformSampler, shared=False),
     "frequency_own": _own_frequency,
     "inverted_file_draws": _draws(InvertedFileSampler, num_hard=None, select="draw"),
+    "lsh_both": _draws(LSHSampler, query="both", form="walk"),
     "wta_16": _wta_16,
     "bernoulli": _bernoulli,
     "bigram": _bigram,  # for text tasks only

@@ -29,6 +29,7 @@ FORMS = {
     "lists: drawn head": (_LISTS, {"num_hard": 8, "start_step": 3, "select": "draw"}),
     "lsh: pool": (_LSH, {"num_hashes": 4}),
     "lsh: pool of labels": (_LSH, {"num_hashes": 4, "query": "label"}),
+    "lsh: pool of both": (_LSH, {"num_hashes": 4, "query": "both"}),
     "lsh: union": (_LSH, {"hash": "dwta", "form": "pool"}),
     "lsh: other hashes": (_LSH, {"tables": {"hash": "dwta", "bin_size": 4}}),
     "lsh: walk": (_LSH, {"form": "walk"}),

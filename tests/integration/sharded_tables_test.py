@@ -18,6 +18,7 @@ from tests.integration.sharded_models import (
     samples,
     state,
 )
+from tests.reference import lsh_tables
 from tests.slow import slow_but
 from tf_largeout.ops.hash_ops import lsh_hash
 
@@ -75,20 +76,24 @@ def test_pools_are_drawn_from_the_entries_of_all_shards(num_shards):
     assert_counts_are_expected(drawn, steps * shares)
 
 
-def collisions_of_labels(model, labels):
-    """Returns the mean number of rows of `labels` in the buckets of each row, in float64."""
-    rows = model.layers[-1].class_embeddings().numpy()[labels].astype("float64")
-    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    angles = np.arccos(np.clip(rows @ rows.T, -1, 1))
-    np.fill_diagonal(angles, 0)
-    return np.sum((1 - angles / np.pi) ** FORMS["lsh: pool of labels"][1]["num_hashes"], axis=0)
+def collisions_of(form, model, labels):
+    """Returns the expected number of queries in the bucket of each of the `labels`."""
+    rows = model.layers[-1].class_embeddings().numpy()[labels]
+    queries = [np.tile(rows, [BATCH, 1])] + [FEATURES] * (form == "lsh: pool of both")
+    num_hashes = FORMS[form][1]["num_hashes"]
+    return lsh_tables.collisions(np.concatenate(queries), rows, num_hashes)
 
 
 @pytest.mark.parametrize(
     "form, num_shards",
     slow_but(
-        [("lsh: pool", 2), ("lsh: pool of labels", 3)],
-        [("lsh: pool", 2), ("lsh: pool of labels", 3), ("lsh: pool", 7)],
+        [("lsh: pool", 2), ("lsh: pool of both", 3)],
+        [
+            ("lsh: pool", 2),
+            ("lsh: pool of labels", 3),
+            ("lsh: pool of both", 3),
+            ("lsh: pool", 7),
+        ],
     ),
 )
 def test_counts_of_a_pool_equal_those_of_one_shard(form, num_shards):
@@ -100,7 +105,7 @@ def test_counts_of_a_pool_equal_those_of_one_shard(form, num_shards):
         np.testing.assert_allclose(found[2], found[1][0, 1:][found[0]], rtol=1e-5)
     else:
         # What an eighth of uniform draws leaves is proportional to the exact collisions.
-        rest = (found[1][0] - M // 8 / N) / collisions_of_labels(sharded, labels[0])
+        rest = (found[1][0] - M // 8 / N) / collisions_of(form, sharded, labels[0])
         np.testing.assert_allclose(rest, rest.mean(), rtol=1e-5)
     assert found[0].shape == (M,) and len(set(found[0] // (N // num_shards))) > 1
 

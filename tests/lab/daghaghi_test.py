@@ -37,6 +37,7 @@ def test_runs_are_kept_and_shown_as_in_the_paper(tiny, capsys):
     assert [point["steps"] for point in run["curve"]] == list(range(5, 121, 5))
     assert run["curve"][1]["epochs"] == 1
     assert 50 < run["p1"] <= 100 and run["epoch_seconds"] > 0
+    assert 0 <= run["health"]["uniform_fill_share"] <= 1
     assert json.loads((tiny / "runs/training.json").read_text())["runs"] == report["runs"]
     assert (tiny / "runs/training_xmc_tiny_4.png").stat().st_size > 1000
     printed = capsys.readouterr().out
@@ -92,12 +93,12 @@ def test_tables():
     ]
     head, _, full, hashed, sampled = tables.convergence(runs).splitlines()
     assert "t: epochs to 50 %" in head
-    assert full == "| full softmax | 1.00 | 3.00 | 40.0 ± 0.0 |"
-    assert hashed == "| LSH Embedding | 2.00 | fail | 30.0 |"
-    assert sampled == "| sampled softmax (log-uniform) | fail | fail | 3.0 |"
+    assert full == "| full softmax | 1.00 | 3.00 | 40.0 ± 0.0 | 40.0 at 3 |"
+    assert hashed == "| LSH Embedding | 2.00 | fail | 30.0 | 30.0 at 3 |"
+    assert sampled == "| sampled softmax (log-uniform) | fail | fail | 3.0 | 3.0 at 3 |"
     assert "| LSH Embedding | 2.0 | 4.0x | 30.0 | 1.0 | 2.0 |" in tables.costs(runs)
     runs.append(run_of("log_uniform", [3, 4, 5], 3.0, budget=0.5))
     shown = tables.all_tables(runs)
     assert "| P@1 | 0.1 | 0.5 |\n| --- | ---: | ---: |\n| t, sampled softmax" in shown
     assert "| t, LSH Embedding | 33.0 | 30.0 |" in shown and "(table 7)" not in shown
-    assert "| LSH Embedding |  |  | 30.0 |" in tables.convergence(runs[2:3])
+    assert "| LSH Embedding |  |  | 30.0 | 30.0 at 3 |" in tables.convergence(runs[2:3])

@@ -21,3 +21,13 @@ def met(codes, query):
         if code >= 0:
             counts.update(np.flatnonzero(codes[i % len(codes)] == code).tolist())
     return counts
+
+
+def collisions(queries, rows, num_hashes):
+    """The expected number of queries in the SimHash bucket of each row of one table."""
+    queries, rows = (
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        for vectors in (queries.astype(np.float64), rows.astype(np.float64))
+    )
+    angles = np.arccos(np.clip(queries @ rows.T, -1, 1))
+    return np.sum((1 - angles / np.pi) ** num_hashes, axis=0)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.reference import lsh_tables
 from tests.samplers.lsh_forms import (
     BATCH,
     DIM,
@@ -28,6 +29,7 @@ from tests.samplers.lsh_forms import (
 )
 from tests.slow import slow_but
 from tf_largeout import samplers
+from tf_largeout.ops.hash_ops import lsh_hash
 from tf_largeout.variables import replicas
 
 BAD_NUMBERS = [0.0, np.nan, np.inf, 1e38]
@@ -69,6 +71,24 @@ def test_the_head_has_the_best_of_the_classes_found_most_often():
     assert values.tail.sampled_candidates.shape == (384,)
 
 
+@pytest.mark.parametrize("query", ["both", pytest.param("label", marks=pytest.mark.slow)])
+def test_classes_are_found_by_how_often_they_occur_in_the_buckets_of_all_queries(query):
+    sizes = {"num_hashes": 5, "num_tables": 10}
+    head = head_of(make({"form": "frequent", "query": query}, num_sampled=100, **sizes))
+    ids = sample(head).sampled_candidates.numpy()
+    functions = head.sampler_hash_functions.value
+    codes, asked = (
+        lsh_hash(vectors, functions, "simhash", 5, 10, 5, 8).numpy()
+        for vectors in (EMBEDDINGS, FEATURES)
+    )
+    for row, labels, own in zip(ids, LABELS, asked, strict=True):
+        labels = labels[labels >= 0]
+        queries = codes[labels].reshape(-1).tolist() + own.tolist() * (query == "both")
+        met = lsh_tables.met(codes.T, queries)
+        most = sorted(met.keys() - set(labels.tolist()), key=lambda c: (-met[c], c))[:100]
+        assert set(row[: len(most)]) == set(most)
+
+
 def test_fewer_candidates_than_hard_classes_are_padded():
     head = head_of(make({"num_hard": 20, "num_hashes": 12}, num_tables=1))
     ids = sample(head).head.sampled_candidates.numpy()
@@ -79,10 +99,10 @@ def test_fewer_candidates_than_hard_classes_are_padded():
 @pytest.mark.parametrize(
     "query, num_hashes, zeros",
     slow_but(
-        [("label", 2, False), ("embedding", 5, True)],
+        [("both", 2, False), ("embedding", 5, True)],
         [
             (query, *hashes)
-            for query in ["embedding", "label"]
+            for query in ["embedding", "label", "both"]
             for hashes in [(2, False), (5, False), (5, True)]
         ],
     ),
@@ -212,7 +232,7 @@ def test_memory_stays_within_a_tenth_of_the_ids():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"query": "labels"}, r"`query` must be one of \['embedding', 'label'\].*'labels'"),
+        ({"query": "labels"}, r"`query` must be one of .*'label', 'both'\].*'labels'"),
         ({"hash": "minhash"}, "`hash` must be one of .*simhash.*'minhash'"),
         ({"select": "all"}, "`select` must be one of .*'all'"),
         ({"num_hashes": 0}, "num_hashes=0"),

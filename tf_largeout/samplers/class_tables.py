@@ -20,10 +20,11 @@ class TableQueries(NamedTuple):
     """The queries of a batch.
 
     Attributes:
-        vectors: float32 `[n, dim]`: the features of each example, or the embeddings of all
-            labels.
+        vectors: float32 `[n, dim]`: the features of each example, the embeddings of all labels,
+            or first the features and then the embeddings.
         codes: Their buckets, see `HashTables.codes`.
-        classes: int64 `[n]`, the labels whose embeddings the vectors are; None for features.
+        classes: int64 `[n]`, the labels whose embeddings the vectors are, and -1 for features;
+            None if all are features.
     """
 
     vectors: tf.Tensor
@@ -38,12 +39,12 @@ class ClassTables:
 
     Args:
         query: "embedding" to look up the features of an example, "label" to look up the
-            embeddings of its labels.
+            embeddings of its labels, "both" to look up both.
         config: The configuration of the tables.
     """
 
     def __init__(self, query: str, config: HashTableConfig) -> None:
-        self.query = one_of("query", query, ["embedding", "label"])
+        self.query = one_of("query", query, ["embedding", "label", "both"])
         self.config = config
         self.tables: ScheduledHashTables | ShardedHashTables
         self._draws: keras.Variable = None
@@ -100,7 +101,14 @@ class ClassTables:
             return TableQueries(features, self.tables.codes(features), None)
         classes = tf.gather_nd(labels, tf.where(labels >= 0))
         vectors = tf.stop_gradient(layer.class_matrix.rows(classes))
-        return TableQueries(vectors, self.tables.codes(vectors, labels), classes)
+        if self.query == "label":
+            return TableQueries(vectors, self.tables.codes(vectors, labels), classes)
+        no_classes = tf.fill(tf.shape(features)[:1], tf.constant(-1, tf.int64))
+        return TableQueries(
+            tf.concat([features, vectors], axis=0),
+            self.tables.codes(vectors, labels, features),
+            tf.concat([no_classes, classes], axis=0),
+        )
 
     def count(self, drawn: int | tf.Tensor, filled: int | tf.Tensor) -> None:
         """Counts the drawn classes, and how many of them are uniform draws.

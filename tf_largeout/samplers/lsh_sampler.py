@@ -24,10 +24,12 @@ class LSHSampler(Rebuildable):
     """Draws classes that fall into the same hash buckets as the example or its label.
 
     All class embeddings w_c are stored in L hash tables, each with K hashes. An example looks
-    up its buckets by its features ("LSH Embedding") or by the embeddings of its labels ("LSH
-    Label"). Class c is in one of these buckets with probability `1 - (1 - p^K)^L`, where p is
-    the collision probability of one hash. A step costs O(num_sampled + L) per example,
-    independently of the number of classes. There are four forms:
+    up its buckets by its features ("LSH Embedding"), by the embeddings of its labels ("LSH
+    Label"), or by both ("mix and match"). With several queries, such as the features and two
+    labels, an example looks up the L buckets of each of them, with equal weight. Class c is in
+    one of the buckets of a query with probability `1 - (1 - p^K)^L`, where p is the collision
+    probability of one hash. A step costs O(num_sampled + L) per example, independently of the
+    number of classes. There are four forms:
 
     * `form="pool"`: all examples of the batch share one pool of classes, `[num_sampled]`. With
       SimHash (the default), entries are drawn from the buckets of all examples. The expected
@@ -61,7 +63,7 @@ class LSHSampler(Rebuildable):
 
     Args:
         num_sampled: Number of sampled classes per example.
-        query: "embedding" or "label".
+        query: "embedding", "label" or "both".
         form: "pool", "walk" or "frequent". None selects "pool" if the loss can correct for it
             (with SimHash and without `num_hard`), otherwise "walk". A pool draws at most as
             many samples as there are classes. With SimHash, the number of hashes is limited,

@@ -153,7 +153,12 @@ class HashTables:
         offsets, ids = self._variables()
         lsh_build(embeddings, functions, offsets, ids, *self._family)
 
-    def codes(self, vectors: tf.Tensor, labels: tf.Tensor | None = None) -> tf.Tensor:
+    def codes(
+        self,
+        vectors: tf.Tensor,
+        labels: tf.Tensor | None = None,
+        others: tf.Tensor | None = None,
+    ) -> tf.Tensor:
         """Returns the buckets of a batch of queries, an argument of the methods below.
 
         Args:
@@ -161,6 +166,7 @@ class HashTables:
             labels: None for one vector per query. Otherwise int64 `[batch, num_labels]`, padded
                 with -1: a query has one vector per label. `vectors` then has a row for each
                 label that is not padding, in the order of `labels`.
+            others: With `labels`, float32 `[batch, dim]`, one more vector per query; or None.
 
         Returns:
             int32 `[batch, k * num_tables]` for k vectors per query, -1 for those of padding.
@@ -173,7 +179,10 @@ class HashTables:
         none = tf.fill(shape, tf.constant(-1, tf.int64))  # int32 would go through the host
         codes = tf.cast(codes, tf.int64)
         codes = tf.tensor_scatter_nd_update(none, tf.where(labels >= 0), codes)
-        return tf.cast(tf.reshape(codes, [shape[0], shape[1] * shape[2]]), tf.int32)
+        codes = tf.reshape(codes, [shape[0], shape[1] * shape[2]])
+        if others is not None:
+            codes = tf.concat([tf.cast(self.codes(others), tf.int64), codes], axis=1)
+        return tf.cast(codes, tf.int32)
 
     def query(
         self,

@@ -56,9 +56,14 @@ class ShardedHashTables(ShardedStructure[ScheduledHashTables]):
         for tables, old in zip(self.parts, before.parts, strict=True):
             tables.resume(old)
 
-    def codes(self, vectors: tf.Tensor, labels: tf.Tensor | None = None) -> list[tf.Tensor]:
+    def codes(
+        self,
+        vectors: tf.Tensor,
+        labels: tf.Tensor | None = None,
+        others: tf.Tensor | None = None,
+    ) -> list[tf.Tensor]:
         """Like `HashTables.codes`, for each shard."""
-        return self.each(lambda _, tables: tables.codes(vectors, labels))
+        return self.each(lambda _, tables: tables.codes(vectors, labels, others))
 
     def draw(
         self, codes: _Codes, seed: tf.Tensor, num_drawn: int
