@@ -12,10 +12,11 @@ epoch, it reports:
 
 Methods that estimate the likelihood use the learning rate of the exact method, as in the paper.
 The others, or all with `--own-rates`, use the best rate of a grid by log likelihood, found with
-another draw of the problem.
+another draw of the problem. BlackOut's exponent is found in the same way, with the rate.
 """
 
 import dataclasses
+import itertools
 
 import keras
 import numpy as np
@@ -40,25 +41,46 @@ class Estimator:
     Attributes:
         title: name in tables and figures.
         loss: function without arguments that creates the loss.
-        sampler: function of (number, counts) that creates the sampler, or None.
+        sampler: function of (number, counts, exponent) that creates the sampler, or None.
         is_likelihood: whether the loss estimates the exact one.
+        exponents: powers of the frequency to draw by, of which the best is used.
     """
 
     title: str
     loss: object
     sampler: object = None
     is_likelihood: bool = False
+    exponents: tuple = (1.0,)
 
 
-def _by_frequency(number, counts):
-    return samplers.UnigramSampler(number, counts=counts, unique=False)
+class ObservedClassesOnly(losses.BernoulliNormalizationLoss):
+    """Updates only the rows of the labels of the batch (paper, section 2.1.3).
+
+    Drawn classes count in the sum, but their logits have no gradient. So neither have the
+    features from them, which is right only if the features are constants, as in softmax
+    regression.
+    """
+
+    def __init__(self):
+        super().__init__(complement="batch")
+
+    def candidate_losses(self, candidates):
+        labels, drawn = candidates.samples
+        products, biases = map(tf.stop_gradient, (drawn.products, drawn.biases))
+        drawn = drawn._replace(products=products, biases=biases)
+        return super().candidate_losses(candidates._replace(samples=(labels, drawn)))
 
 
-def _bernoulli(number, counts):
+def _by_frequency(number, counts, exponent):
+    options = {"distortion": exponent, "unique": False}
+    return samplers.UnigramSampler(number, counts=counts, **options)
+
+
+def _bernoulli(number, counts, _exponent):
     return samplers.BernoulliSampler(number, counts=counts)
 
 
-def _uniform(number, _counts):
+def _uniform(number, _counts, _exponent):
     return samplers.UniformSampler(number, unique=False)
 
 
@@ -82,7 +104,19 @@ ESTIMATORS = {
         _bernoulli,
         True,
     ),
+    "bernoulli_observed": Estimator(
+        "Bernoulli normalisation, updates of the labels of the batch only",
+        ObservedClassesOnly,
+        _bernoulli,
+        True,
+    ),
     "blackout": Estimator("BlackOut", losses.BlackOutLoss, _by_frequency),
+    "blackout_tuned": Estimator(
+        "BlackOut, tuned exponent",
+        losses.BlackOutLoss,
+        _by_frequency,
+        exponents=(0.0, 0.25, 0.5, 0.75, 1.0),
+    ),
     "nce": Estimator("NCE", losses.NCELoss, _by_frequency),
     "negative_sampling": Estimator(
         "negative sampling",
@@ -92,6 +126,9 @@ ESTIMATORS = {
     "ranking": Estimator("ranking, margin log(N - 1)", losses.RankingLoss, _uniform),
     "ranking_1": Estimator("ranking, margin 1", lambda: losses.RankingLoss(1.0), _uniform),
     "ranking_0": Estimator("ranking, margin 0", lambda: losses.RankingLoss(0.0), _uniform),
+    "hinge": Estimator(
+        "ranking, hinge, margin 1", lambda: losses.RankingLoss(form="hinge"), _uniform
+    ),
 }
 
 
@@ -101,54 +138,67 @@ def main(arguments=None):
     make = PROBLEMS[options.problem]
     tuning = make(options.seeds[0] - 1, options.epochs)
     names = ["exact", *(name for name in options.estimators if name != "exact")]
-    rates = {}
+    settings, tried = {}, {}
     for name in tqdm(names, desc="learning rates", unit="method"):
         is_fixed = ESTIMATORS[name].is_likelihood and not options.own_rates
         grid = (1.0,) if is_fixed else options.grid
-        rates[name] = best_rate(tuning, ESTIMATORS[name], options.num_sampled, grid)
+        found = best_setting(tuning, ESTIMATORS[name], options.num_sampled, grid)
+        settings[name], tried[name] = found
+    rates = {name: rate for name, (rate, _) in settings.items()}
+    exponents = {name: exponent for name, (_, exponent) in settings.items()}
     runs, uniform = [], []
     for seed in tqdm(options.seeds, desc=options.problem, unit="seed"):
         problem, exact = make(seed, options.epochs), None
         uniform.append(uniform_from_true(problem))
         for name in names:
-            found = train(problem, ESTIMATORS[name], options.num_sampled, rates[name])
+            found = train(problem, ESTIMATORS[name], options.num_sampled, *settings[name])
             exact = exact or found
             points = [figures(problem, *pair) for pair in zip(found, exact, strict=True)]
             runs.append({"estimator": name, "seed": seed, "points": points})
-    report = {"machine": machine.describe(), **vars(options), "rates": rates}
-    report |= {"uniform_from_true": uniform, "runs": runs}
-    if options.json:
-        write_json(options.json, report)
+            report = {"machine": machine.describe(), **vars(options), "rates": rates}
+            report |= {"exponents": exponents, "tried": tried}
+            report |= {"uniform_from_true": uniform, "runs": runs}
+            if options.json:
+                write_json(options.json, report)
     titles = {name: estimator.title for name, estimator in ESTIMATORS.items()}
     draw_likelihood(runs, titles, options.png, options.problem, tuning.points_per_epoch)
     print(table(runs, rates), f"\nThe picture is {options.png}.", sep="\n")
     return report
 
 
-def best_rate(problem, estimator, num_sampled, grid):
-    """Returns the rate with the highest log likelihood at the end of the training.
+def best_setting(problem, estimator, num_sampled, grid):
+    """Returns the setting with the highest log likelihood at the end of the training.
 
     Args:
         problem: A `Problem`.
         estimator: An `Estimator`.
         num_sampled: Negatives per batch.
         grid: Factors of the problem's rate.
+
+    Returns:
+        `(setting, tried)`: rate and exponent; and a list of the rate, the exponent and the log
+        likelihood (None if not finite) of each setting, empty if there is only one.
     """
     rates = [problem.learning_rate * factor for factor in grid]
-    if len(rates) == 1:
-        return rates[0]
+    choices = list(itertools.product(rates, estimator.exponents))
+    if len(choices) == 1:
+        return choices[0], []
 
-    def reached(rate):
-        value = _log_likelihood(problem, train(problem, estimator, num_sampled, rate)[-1])
-        return value if np.isfinite(value) else -np.inf
+    def reached(setting):
+        found = train(problem, estimator, num_sampled, *setting)[-1]
+        value = _log_likelihood(problem, found)
+        return value if np.isfinite(value) else None
 
-    return max(rates, key=reached)
+    tried = [(*setting, reached(setting)) for setting in choices]
+    best = max(tried, key=lambda one: -np.inf if one[-1] is None else one[-1])
+    return best[:2], tried
 
 
-def train(problem, estimator, num_sampled, rate):
+def train(problem, estimator, num_sampled, rate, exponent=1.0):
     """Returns the log probabilities of `problem.looked_at` at each point of the training."""
     keras.utils.set_random_seed(problem.seed)
-    sampler = estimator.sampler and estimator.sampler(num_sampled, problem.label_counts)
+    counts = problem.label_counts
+    sampler = estimator.sampler and estimator.sampler(num_sampled, counts, exponent)
     model = problem.model(sampler)
     model.compile(problem.optimizer(rate), estimator.loss())
     found = []

@@ -23,10 +23,10 @@ def normalized_at_start(task, settings):
 
     NCE treats logits as log-probabilities, so their exponentials should sum to 1 at the start.
     With biases of 0, the first steps only lower all logits, and the model hardly learns
-    anything else.
+    anything else. A logistic loss, too, starts with a sum of probabilities of 1.
     """
     start = keras.initializers.Constant(-math.log(task.num_classes))
-    return ours(task, settings, bias_initializer=start)
+    return ours(task, settings, samplers=SAMPLERS, bias_initializer=start)
 
 
 def hierarchical(task, settings, clusters=None):
@@ -58,14 +58,20 @@ def with_any_sampler(task, settings):
     return ours(task, settings, samplers=SAMPLERS)
 
 
-def _sampled(title, search=None, **options):
-    return method_of_ours(title, search, build=with_any_sampler, **options)
+def _sampled(title, search=None, build=with_any_sampler, **options):
+    return method_of_ours(title, search, build=build, **options)
 
 
 def _absolute(title, search):
     """Returns `_sampled` with the softmax of `|logit|`, the partner of an even kernel."""
     method = _sampled(f"{title}, absolute softmax", search, loss=losses.AbsoluteSoftmaxLoss)
     return dataclasses.replace(method, score=tf.abs)
+
+
+def _ranking(title, **options):
+    """Returns a ranking loss with uniform negatives, for which the paper derives its margin."""
+    loss = functools.partial(losses.RankingLoss, **options)
+    return method_of_ours(f"tf_largeout, ranking, {title}", sampler="uniform", loss=loss)
 
 
 def _with_settings(method, **settings):
@@ -142,6 +148,10 @@ METHODS = {
         "tf_largeout, BlackOut", sampler="frequency", loss=losses.BlackOutLoss
     ),
     "ranking": _sampled("tf_largeout, ranking", sampler="frequency", loss=losses.RankingLoss),
+    "ranking_uniform": _ranking("margin log(N - 1)"),
+    "ranking_uniform_1": _ranking("margin 1", margin=1.0),
+    "ranking_uniform_0": _ranking("margin 0", margin=0.0),
+    "ranking_uniform_hinge": _ranking("hinge, margin 1", form="hinge"),
     "hierarchical": method_of_ours(
         "tf_largeout, hierarchical softmax",
         loss=losses.HierarchicalSoftmaxLoss,
@@ -156,6 +166,23 @@ METHODS = {
     "wta_16": _with_settings(
         _sampled("tf_largeout, WTA softmax, 16 coordinates, 128 classes", "wta_16"),
         num_sampled=128,
+    ),
+    "wta_16_logistic": _with_settings(
+        _sampled(
+            "tf_largeout, WTA, logistic loss of the 128 classes found",
+            "wta_16",
+            loss=losses.NegativeSamplingLoss,
+            build=normalized_at_start,
+        ),
+        num_sampled=128,
+    ),
+    "wta_16_sigmoid": _sampled(
+        "tf_largeout, WTA, SigmoidLoss, 128 classes and a uniform tail",
+        "wta_16_head",
+        sampler="uniform",
+        loss=losses.SigmoidLoss,
+        build=normalized_at_start,
+        num_hard=128,
     ),
     "hierarchical_k_means": method_of_ours(
         "tf_largeout, hierarchical softmax, clusters by k-means",

@@ -28,10 +28,12 @@ def _bigram(data, num_sampled, **options):
     return sampler
 
 
+# Hashes of 16 coordinates and 3 per table, as in Vijayanarasimhan et al. 2015.
+_WTA_16 = {"hash": "wta", "bin_size": 16, "num_hashes": 3}
+
+
 def _wta_16(task, num_sampled, tail=None, **options):
-    """WTA hashes of 16 coordinates and 3 per table, as Vijayanarasimhan et al. 2015."""
-    tables = {"hash": "wta", "bin_size": 16, "num_hashes": 3, **options}
-    return LSHSampler(num_sampled, form="frequent", tables=tables)
+    return LSHSampler(num_sampled, form="frequent", tables={**_WTA_16, **options})
 
 
 def _draws(sampler_class, **fixed):
@@ -48,6 +50,7 @@ SAMPLERS = {
     "inverted_file_draws": _draws(InvertedFileSampler, num_hard=None, select="draw"),
     "lsh_both": _draws(LSHSampler, query="both", form="walk"),
     "wta_16": _wta_16,
+    "wta_16_head": sampler_of(LSHSampler, form="frequent", tables=_WTA_16),
     "bernoulli": _bernoulli,
     "bigram": _bigram,  # for text tasks only
     "kernel_tree": _draws(KernelTreeSampler, shared=False),

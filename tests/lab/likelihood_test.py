@@ -2,6 +2,7 @@ import dataclasses
 import functools
 import json
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +10,8 @@ import tensorflow as tf
 from lab.barber_botev import __main__, likelihood, problems
 from tests.reference import samplers
 from tf_largeout.layers import LargeOutput
+from tf_largeout.losses import BernoulliNormalizationLoss
+from tf_largeout.samplers import BernoulliSampler
 
 
 def small(seed, epochs):
@@ -70,10 +73,27 @@ def test_the_command_of_the_note_accepts_all_arguments():
 @pytest.mark.parametrize("name", likelihood.ESTIMATORS)
 def test_every_estimator_gives_a_finite_loss(name):
     estimator, counts = likelihood.ESTIMATORS[name], np.arange(1, 31)
-    sampler = estimator.sampler and estimator.sampler(5, counts)
+    sampler = estimator.sampler and estimator.sampler(5, counts, 0.5)
     output = LargeOutput(30, sampler)
     logits = output(tf.ones([4, 5]), training=True)
     assert np.isfinite(estimator.loss()(tf.constant([0, 1, 2, 29]), logits))
+
+
+def test_updates_of_observed_classes_are_those_of_the_loss_without_the_drawn_classes():
+    labels, features = tf.constant([3, 5, 5]), tf.reshape(tf.linspace(-1.0, 2.0, 6), [3, 2])
+    found = []
+    for loss in (likelihood.ObservedClassesOnly(), BernoulliNormalizationLoss("batch")):
+        keras.utils.set_random_seed(4)
+        output = LargeOutput(9, BernoulliSampler(6, np.ones(9), seed=3))
+        with tf.GradientTape() as tape:
+            value = loss(labels, output(features, training=True))
+        gradient = tape.gradient(value, output.trainable_variables[0])
+        found.append((value, tf.convert_to_tensor(gradient)))
+    (own_value, own), (value, rows) = found
+    np.testing.assert_allclose(own_value, value)
+    observed = np.isin(np.arange(9), labels)
+    np.testing.assert_allclose(own, np.where(observed[:, np.newaxis], rows, 0))
+    assert np.abs(rows[~observed]).max() > 0.01
 
 
 @pytest.mark.slow

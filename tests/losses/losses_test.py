@@ -52,7 +52,7 @@ def test_equals_its_formula(case, labels, per_example):
     np.testing.assert_allclose(actual, problem.expected(case.oracle), rtol=1e-5, atol=1e-5)
 
 
-@ONE_OF_EACH_CLASS
+@each_loss([*CLASSES, "hinge ranking"])
 @pytest.mark.parametrize("per_example", slow_but([False], [False, True]))
 def test_gradient_equals_finite_differences_of_its_formula(case, per_example):
     problem = Problem(per_example=per_example)

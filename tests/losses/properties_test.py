@@ -198,6 +198,11 @@ def test_an_invalid_margin_raises_an_error(bad):
         losses.RankingLoss(margin=bad)
 
 
+def test_an_unknown_form_raises_an_error():
+    with pytest.raises(ValueError, match="`form` must be one of.*'logistic', 'hinge'"):
+        losses.RankingLoss(form="square")
+
+
 @pytest.mark.parametrize(
     "loss", [losses.ImportanceNormalizationLoss, losses.BernoulliNormalizationLoss]
 )

@@ -43,8 +43,8 @@ def _calibrated(t):
     return Case(lambda **kwargs: losses.NegativeSamplingLoss(calibration=t, **kwargs), oracle)
 
 
-def _ranking(margin):
-    return lambda f, w, b, y, s, *_: reference.ranking(f, w, b, y, s, margin)
+def _ranking(margin, form="logistic"):
+    return lambda f, w, b, y, s, *_: reference.ranking(f, w, b, y, s, margin, form)
 
 
 def _normalization(loss, complement):
@@ -84,6 +84,9 @@ LOSSES = {
         losses.RankingLoss, lambda *args: _ranking(np.log(len(args[1]) - 1))(*args)
     ),
     "ranking by 1": Case(lambda **kwargs: losses.RankingLoss(margin=1, **kwargs), _ranking(1)),
+    "hinge ranking": Case(
+        lambda **kwargs: losses.RankingLoss(form="hinge", **kwargs), _ranking(1, "hinge")
+    ),
     "black out": Case(losses.BlackOutLoss, reference.black_out),
 }
 # One case per class, for tests of code that does not depend on options; others are slow.

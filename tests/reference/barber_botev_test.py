@@ -33,11 +33,35 @@ def test_bernoulli_rates_over_the_classes_other_than_the_label(label):
     ours = samplers.bernoulli(COUNTS, 20)[others]
     paper = samplers.bernoulli(COUNTS, 20, others)[others]
     assert paper.sum() == pytest.approx(20) and ours.sum() < 20
+    # With K + 1 classes in all, no class has a lower rate than in the paper.
+    assert np.all(samplers.bernoulli(COUNTS, 21)[others] >= paper)
     terms = np.random.default_rng(1).lognormal(0, 2, others.sum())
     ratio = partition.bernoulli_variance(terms, ours) / partition.bernoulli_variance(
         terms, paper
     )
     assert 1 < ratio < 1.06
+
+
+@pytest.mark.parametrize("power", [0, 1])
+def test_a_fixed_set_of_frequent_classes_does_not_help_draws_by_frequency(power):
+    """Section 2.1.3: the 10 most frequent classes are summed, and 10 drawn instead of 20.
+
+    Terms are the frequency to a power. Rates are those of the Bernoulli samples of the paper,
+    and of draws by frequency without replacement, as if these were independent.
+    """
+    f = samplers.unigram(COUNTS)
+    found = {}
+    for fixed in (0, 10):
+        rest, terms = np.arange(COUNTS.size) >= fixed, f[fixed:] ** power
+        bernoulli = samplers.bernoulli(COUNTS, 20 - fixed, rest)[rest]
+        unigram = samplers.expected_counts(f[rest] / f[rest].sum(), 20 - fixed, unique=True)
+        for name, rates in {"bernoulli": bernoulli, "unigram": unigram}.items():
+            found[name, fixed] = partition.bernoulli_variance(terms, rates)
+    assert found["unigram", 0] < found["unigram", 10]
+    # It helps Bernoulli samples if terms grow with the frequency, but not beyond the others.
+    assert (found["bernoulli", 10] < 0.4 * found["bernoulli", 0]) == (power == 1)
+    if power == 1:
+        assert found["unigram", 0] < 0.8 * found["bernoulli", 10]
 
 
 def mean_nce_gradient(logits, label, q, num_draws, log_z):

@@ -183,13 +183,18 @@ def normalization(
     return np.array(losses)
 
 
-def ranking(features, embeddings, bias, labels, sampled, margin):
-    """Barber & Botev 2016, equation 33 with the opposite sign, averaged over negatives."""
+def _hinge(x):
+    return max(0.0, -x)
+
+
+def ranking(features, embeddings, bias, labels, sampled, margin, form="logistic"):
+    """Barber & Botev 2016, equation 33 (or 32: hinge) as a loss, averaged over negatives."""
+    penalty = _hinge if form == "hinge" else lambda x: -_log_sigmoid(x)
     losses = []
     for _, true, negatives in _each_example(
         features, embeddings, bias, labels, sampled, _ones(sampled)
     ):
-        terms = [-_log_sigmoid(o - other - margin) for o in true for other in negatives]
+        terms = [penalty(o - other - margin) for o in true for other in negatives]
         losses.append(np.mean(terms or [0.0]))
     return np.array(losses)
 
