@@ -3,8 +3,10 @@
 Trains a softmax with uniform negatives, and searches its class rows one query at a time with
 WTA hashes of 16 coordinates, 3 per table, and several numbers of tables, as in section 4 of
 Vijayanarasimhan et al. 2015. The K classes that share most buckets with a query are scored.
-"all entries" counts the classes in all buckets of a query, as in the paper. The other lines
-read at most 8 entries per candidate, but at least 8 per table, as `LSHIndex` does.
+"all entries" counts the classes in all buckets of a query, as in the paper. "core operations"
+does the same without the operations of this library, as an export with `ops="core"` would have
+to. The other lines read at most 8 entries per candidate, but at least 8 per table, as
+`LSHIndex` does.
 
 `recall` is the share of the exact best 10 that is found, and `p1` is P@1 of the classes found.
 Everything runs on one thread.
@@ -96,8 +98,12 @@ def measure(weights, num_tables, candidates, queries):
     build["entries_per_query"] *= num_tables
     for num_candidates in candidates:
         lookups = {"all entries": num_tables * len(problem.rows), "default": 8 * num_candidates}
-        for name, most in lookups.items():
-            search = _searching(rows, tables, num_candidates, most)
+        searches = {
+            name: _searching(rows, tables, num_candidates, most)
+            for name, most in lookups.items()
+        }
+        searches["core operations"] = core_search(problem, tables, num_candidates)
+        for name, search in searches.items():
             row = {"search": f"WTA, {name}", "tables": num_tables, "candidates": num_candidates}
             found.append({**row, **problem.figures(search), **build})
     return found
@@ -111,6 +117,38 @@ def _searching(rows, tables, num_candidates, max_lookups):
     @tf.function(input_signature=[tf.TensorSpec([None, rows.matrix.dim])], autograph=False)
     def best(queries):
         return search.top_k(queries, _K)[1]
+
+    return lambda query: best(tf.constant(query))
+
+
+def core_search(problem, tables, num_candidates):
+    """Returns the search "all entries", in core operations of TensorFlow, for one query.
+
+    Args:
+        problem: Its `rows`, `[n, dim]`, and `bias` are scored.
+        tables: `HashTables` of these rows, with WTA hashes whose values are not mixed.
+        num_candidates: K.
+    """
+    rows, bias, arrays = tf.constant(problem.rows), tf.constant(problem.bias), tables.arrays()
+    shape = [tables.num_hashes, tables.num_tables, tables.bin_size]
+    coordinates = tf.constant(arrays["hash_functions"].reshape(shape))
+    offsets = tf.constant(arrays["table_offsets"].astype("int32"))
+    ids = tf.constant(arrays["table_ids"].astype("int32").reshape(-1))
+    place_values = tables.bin_size ** tf.range(tables.num_hashes - 1, -1, -1)[:, tf.newaxis]
+    first = tf.range(tables.num_tables) * len(problem.rows)
+
+    @tf.function(input_signature=[tf.TensorSpec([1, problem.rows.shape[1]])], autograph=False)
+    def best(query):
+        values = tf.argmax(tf.gather(query[0], coordinates), axis=-1, output_type=tf.int32)
+        codes = tf.reduce_sum(values * place_values, axis=0)
+        begins = first + tf.gather(offsets, codes, batch_dims=1)
+        ends = first + tf.gather(offsets, codes + 1, batch_dims=1)
+        entries = tf.gather(ids, tf.ragged.range(begins, ends).flat_values)
+        counts = tf.math.bincount(entries, minlength=len(problem.rows))
+        counts, found = tf.math.top_k(counts, num_candidates)
+        scores = tf.linalg.matvec(tf.gather(rows, found), query[0]) + tf.gather(bias, found)
+        scores = tf.where(counts > 0, scores, scores.dtype.min)
+        return tf.gather(found, tf.math.top_k(scores, _K)[1])[tf.newaxis]
 
     return lambda query: best(tf.constant(query))
 

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from lab.barber_botev import __main__, likelihood, problems
+from lab.vijayanarasimhan import training
 from tests.reference import samplers
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import BernoulliNormalizationLoss
@@ -68,6 +69,7 @@ def test_the_command_of_the_note_accepts_all_arguments():
     for name, arguments in __main__.ARGUMENTS.items():
         options = likelihood._parser().parse_args(["--problem", name, *arguments])
         assert options.problem == name
+    assert len(training._parser().parse_args(__main__.RANKING).methods) == 5
 
 
 @pytest.mark.parametrize("name", likelihood.ESTIMATORS)

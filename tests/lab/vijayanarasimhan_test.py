@@ -1,8 +1,11 @@
 import json
+import types
 
+import numpy as np
 import pytest
 
 from lab.vijayanarasimhan import inference, training
+from tf_largeout.retrieval import LSHIndex
 
 SMALL = ["--sample", "50", "--tasks", "synthetic"]
 
@@ -21,11 +24,23 @@ def test_methods_are_compared_at_equal_steps_and_kept(tmp_path):
 
 
 @pytest.mark.slow
+def test_core_operations_find_what_the_library_finds_in_all_entries():
+    rng = np.random.default_rng(0)
+    rows, bias = rng.normal(size=[3000, 32]).astype("float32"), np.zeros(3000, "float32")
+    index = LSHIndex(100, "wta", num_tables=10, num_hashes=2, bin_size=16).build(rows, bias)
+    tables = index._built().tables
+    ours = inference._searching(index._built().rows, tables, 100, 10 * len(rows))
+    core = inference.core_search(types.SimpleNamespace(rows=rows, bias=bias), tables, 100)
+    for query in rng.normal(size=[20, 1, 32]).astype("float32"):
+        np.testing.assert_array_equal(core(query), ours(query))
+
+
+@pytest.mark.slow
 def test_the_recall_grows_with_the_number_of_tables(tmp_path):
     arguments = ["--task", "synthetic", "--seconds", "1", "--tables", "2", "50"]
     arguments += ["--candidates", "100", "--queries", "40", "--out", str(tmp_path)]
     report = inference.main(arguments)
-    exact, few, many = (report["rows"][place] for place in (1, 2, 4))
+    exact, few, many = (report["rows"][place] for place in (1, 2, 5))
     assert exact["search"] == "BruteForceIndex" and exact["recall"] == 1
     assert few["tables"] == 2 and many["tables"] == 50
     assert 0 <= few["recall"] < many["recall"] <= 1

@@ -1,15 +1,19 @@
 """Custom exports with an `LSHIndex`, compared with its search in Python."""
 
 import itertools
+import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import tf_largeout as tflo
+from tests.reference import losses as reference
 from tests.serving import models
 from tests.slow import slow_but
 from tf_largeout import serving
-from tf_largeout.retrieval import LSHIndex
+from tf_largeout.retrieval import LSHIndex, predict_top_k
 
 NUM_CANDIDATES = 20
 HASHES = {
@@ -89,3 +93,36 @@ def test_an_index_of_other_rows_raises_an_error(model, tmp_path):
     index.update([4], np.ones([1, models.DIM], "float32"))
     with pytest.raises(ValueError, match="with other embeddings or biases"):
         serving.export(model, tmp_path / "1", index=index, ops="custom")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_hard", [None, 8])
+def test_a_logistic_output_is_trained_evaluated_and_served_with_wta_hashes(num_hard, tmp_path):
+    """Vijayanarasimhan et al. 2015, equation 2; without a tail only the classes found count."""
+    n, dim, wta = 60, 8, {"hash": "wta", "num_tables": 30, "num_hashes": 1, "bin_size": 4}
+    sampler = tflo.samplers.LSHSampler(16, form="frequent", num_hard=num_hard, tables=wta)
+    start = keras.initializers.Constant(-math.log(n))
+    head = tflo.layers.LargeOutput(n, sampler, bias_initializer=start)
+    model = keras.Sequential([keras.Input([dim], name="features"), head])
+    loss = tflo.losses.SigmoidLoss if num_hard else tflo.losses.NegativeSamplingLoss
+    model.compile(tflo.optimizers.LazyAdam(0.03), loss())
+    labels = np.arange(600) % n
+    x = np.random.default_rng(0).normal(size=[n, dim]).astype("float32")[labels]
+    before = model.predict(x[:n], verbose=0)
+    model.fit(x, labels, epochs=5, verbose=0)
+    rows, bias = head.class_embeddings().numpy(), head.bias.numpy()
+    exact = reference.full_sigmoid(x[:n], rows, bias, labels[:n, np.newaxis]).mean()
+    untrained = np.logaddexp(0, before).sum(axis=1) - np.diagonal(before)
+    assert exact < untrained.mean()
+    if num_hard:
+        np.testing.assert_allclose(model.evaluate(x[:n], labels[:n], verbose=0), exact, 1e-5)
+
+    index = LSHIndex(20, **wta).build(rows, bias)
+    scores, ids = predict_top_k(model, x, 3, index=index, scores="sigmoid", verbose=0)
+    logits = np.take_along_axis(x @ rows.T + bias, ids, axis=1)
+    np.testing.assert_allclose(scores, 1 / (1 + np.exp(-logits)), rtol=1e-4)
+    serving.export(model, tmp_path / "1", 3, index, "custom", scores="sigmoid")
+    signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
+    answer = signatures["serving_default"](features=tf.constant(x))
+    np.testing.assert_array_equal(answer["ids"], ids)
+    np.testing.assert_allclose(answer["scores"], scores, rtol=1e-5)

@@ -24,6 +24,10 @@ class SigmoidLoss(SampledLoss):
     also in training: it works in blocks of classes, and its time and the gradient of the class
     embeddings are O(num_classes). `evaluate` reports the exact loss.
 
+    The paper's training counts only the labels and the classes that WTA hashes find. That is
+    `NegativeSamplingLoss` with an `LSHSampler` without a tail. For this loss, use the same
+    sampler with `num_hard` and a tail.
+
     With all biases 0, the first losses are about `num_classes log 2`. Initialize the biases to
     `-log(num_classes)` (`bias_initializer=keras.initializers.Constant(...)`), so that training
     does not start by lowering all of them.
