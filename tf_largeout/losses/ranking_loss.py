@@ -71,7 +71,6 @@ class RankingLoss(SampledLoss):
     Args:
         margin: Any finite number. None, the default, is `log(num_classes - 1)` for the form
             "logistic", as the paper proposes, and 1 for "hinge", as in its equation 32.
-        form: "logistic", the default, or "hinge".
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
             effect on that example.
         reduction: As in `keras.losses.Loss`.
@@ -79,6 +78,7 @@ class RankingLoss(SampledLoss):
         dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
         ignore_class: As in `TaggedLoss`.
+        form: "logistic", the default, or "hinge".
 
     Raises:
         ValueError: If `margin` is neither a finite number nor None, or `form` is neither
@@ -88,13 +88,13 @@ class RankingLoss(SampledLoss):
     def __init__(
         self,
         margin: float | None = None,
-        form: str = "logistic",
         remove_accidental_hits: bool = True,
         reduction: str | None = "sum_over_batch_size",
         name: str | None = "ranking_loss",
         dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
         ignore_class: int | None = None,
+        form: str = "logistic",
     ) -> None:
         super().__init__(
             remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
