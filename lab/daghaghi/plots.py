@@ -38,3 +38,29 @@ def draw_task(runs, path):
     figure.legend(*by_time.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.suptitle(f"{runs[0]['task']}: {runs[0]['num_classes']:,} classes")
     save(figure, path)
+
+
+def draw_costs(rows, path):
+    """Draws the CPU time of a step and of a rebuild against the number of classes.
+
+    Args:
+        rows: dicts of `step_costs`.
+        path: Path of the PNG.
+    """
+    figure, panels = new_figure([12.0, 4.8], 2)
+    forms = list(dict.fromkeys(row["form"] for row in rows))
+    for axes, key, title in zip(
+        panels,
+        ("cpu_ms", "rebuild_cpu_ms"),
+        ("a training step", "a rebuild of the hash tables"),
+        strict=True,
+    ):
+        for style, form in zip(line_styles(len(forms)), forms, strict=True):
+            own = [row for row in rows if row["form"] == form and key in row]
+            if own:
+                points = [(row["num_classes"], row[key]) for row in own]
+                axes.plot(*zip(*points, strict=True), **style, label=form)
+        axes.set(xscale="log", yscale="log", xlabel="classes", ylabel="CPU milliseconds")
+        axes.set_title(title)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    save(figure, path)

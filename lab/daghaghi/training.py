@@ -112,7 +112,7 @@ def train(run, sample, threads=1):
     in_epoch = math.ceil(task.num_examples / run["batch_size"])
     every = max(1, round(in_epoch / run["points"]))
     calls = max([c for c in range(1, _LONGEST_CALL + 1) if every % c == 0 and c < every] or [1])
-    method, settings = METHODS[run["method"]], _settings(run, task.num_classes, calls)
+    method, settings = METHODS[run["method"]], settings_of(run, task.num_classes, calls)
     test, stopwatch, points, last = task.test_sample(sample), Stopwatch(), [], {}
 
     def add_point(model, seconds, steps):
@@ -152,13 +152,20 @@ def _health(model):
     return sampler.health(head) if isinstance(sampler, LSHSampler) else None
 
 
-def _settings(run, num_classes, calls):
-    """Returns the `Settings` of a run; no task has its own ones."""
+def settings_of(run, num_classes, calls):
+    """Returns the `Settings` of a run; no task has its own ones.
+
+    `rebuilds`, if the run has it, is the first interval between rebuilds of the tables and its
+    growth factor.
+    """
     method = run["method"]
     options = dict(METHODS[method].settings.get("search_options", {}))
     if run["hashes"] is not None:
         sizes = {"num_hashes": run["hashes"], "num_tables": run["tables"]}
         options["tables"] = {"hash": "dwta", **sizes}
+    if "rebuilds" in run:
+        every, growth = run["rebuilds"]
+        options["tables"] |= {"rebuild_every": every, "rebuild_growth": growth}
     return METHODS[method].settings_for(
         None,
         batch_size=run["batch_size"],

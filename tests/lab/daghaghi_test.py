@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from lab.daghaghi import package_files, tables, training
+from lab.daghaghi import package_files, step_costs, table_updates, tables, training
 from lab.shared.methods import METHODS
 from tests.datasets.xmc.files import write_xmc
 from tf_largeout.benchmarks.harness import own_process, tasks
@@ -50,7 +50,7 @@ def test_the_setting_of_each_method():
     runs = training.planned(training._parser().parse_args(given.split()))
     assert len(runs) == 2 * (len(training.ROWS) + 3 + 1 + 1)
     by_label = next(run for run in runs if run["method"] == "lsh_label")
-    settings = training._settings(by_label, 1000, 4)
+    settings = training.settings_of(by_label, 1000, 4)
     assert settings.num_sampled == 100
     assert settings.search_options["tables"] == {
         "hash": "dwta",
@@ -102,3 +102,26 @@ def test_tables():
     assert "| P@1 | 0.1 | 0.5 |\n| --- | ---: | ---: |\n| t, sampled softmax" in shown
     assert "| t, LSH Embedding | 33.0 | 30.0 |" in shown and "(table 7)" not in shown
     assert "| LSH Embedding |  |  | 30.0 | 30.0 at 3 |" in tables.convergence(runs[2:3])
+
+
+@pytest.mark.slow
+def test_changes_of_table_entries_and_rebuilds_are_measured(tiny, capsys):
+    text = "--task xmc/tiny@4 --budgets .25 --at 3 --rebuilds 2 --hashes 1 --tables 4"
+    sizes = ["--epochs", "2", "--batch-size", "16", "--out", str(tiny)]
+    report = table_updates.main([*text.split(), *sizes])
+    changed, often, growing = report["runs"]
+    (at,) = changed["changes"]
+    assert 0 < at["rows"] <= 1 and 0 <= at["entries"]["1"] <= at["entries"]["50"] <= 1
+    assert changed["rebuild_cpu_ms"] > 0 and changed["hash_cpu_ms"] > 0
+    assert often["rebuilds"] == (2, 1.0) and growing["rebuilds"] == (50, 1.5)
+    assert "| LSH Embedding, 0.25 | 3 | " in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_costs_of_steps_are_written(tmp_path):
+    json_path, png = tmp_path / "costs.json", tmp_path / "costs.png"
+    text = f"--num-classes 300 600 --full 300 --steps 2 --json {json_path} --png {png}"
+    report = step_costs.main([*text.split(), "--forms", "LSH, pool, SimHash", "full softmax"])
+    assert json.loads(json_path.read_text()) == report and png.stat().st_size > 1000
+    assert [row["num_classes"] for row in report["rows"]] == [300, 300, 600]
+    assert report["rows"][0]["tables_mb"] > 0 and report["rows"][2]["rebuild_cpu_ms"] > 0
