@@ -1,12 +1,12 @@
 """`python -m lab.blanc_rendle.bias`: bias of sampled softmax, figures 2 to 4 of Blanc & Rendle.
 
-A language model learns with m draws for each position from several distributions. Several times
-during training it is evaluated by perplexity over all words on validation text, and at the end
-on test text. The learning rate falls linearly to zero. Every distribution draws with
-replacement, independently for each position, as in Blanc & Rendle 2018, "Adaptive sampled
-softmax with kernel based sampling". `full` is the exact softmax. To use the row-sparse update
-rule of the others, it "draws" each word once. Each run has its own process. Its figures are
-kept in `--out`, so an interrupted series can be continued.
+A language model learns a part of a text, with m draws for each position from several
+distributions. Several times during training it is evaluated by perplexity over all words on
+validation text, and at the end on test text. The learning rate falls linearly to zero. Every
+distribution draws with replacement, independently for each position, as in Blanc & Rendle 2018,
+"Adaptive sampled softmax with kernel based sampling". `full` is the exact softmax. To use the
+row-sparse update rule of the others, it "draws" each word once. Each run has its own process.
+Its figures are kept in `--out`, so an interrupted series can be continued.
 """
 
 import dataclasses
@@ -43,9 +43,11 @@ DISTRIBUTIONS = {
     "full": Distribution("uniform", None),
     "full, absolute softmax": Distribution("uniform", None, absolute=True),
     "uniform": Distribution("uniform_own", (8, 32, 128, 512)),
-    "unigram": Distribution("frequency_own", (8, 32, 128, 512)),
+    "unigram": Distribution("frequency_own", (8, 32, 128)),
     "kernel tree, absolute softmax": Distribution("kernel_tree", (8, 32, 128), absolute=True),
-    "softmax": Distribution("softmax", (8,)),
+    "softmax": Distribution("softmax", (8, 32, 128)),
+    "bigram": Distribution("bigram", (8, 32)),
+    "quartic kernel, absolute softmax": Distribution("quartic", (8, 32), absolute=True),
 }
 
 
@@ -53,8 +55,9 @@ def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
     kept = KeptRuns(options.out, options.json or f"{options.out}/bias.json", _line)
-    for seed, title in itertools.product(options.seeds, options.distributions):
-        for setting in _settings(title, seed, options):
+    choices = options.learning_rates, options.seeds, options.distributions
+    for rate, seed, title in itertools.product(*choices):
+        for setting in _settings(title, rate, seed, options):
             words = [*dataclasses.asdict(setting).values(), options.points]
             kept.add(words, {}, train, title, setting, options.points)
     draw_bias(kept.runs, options.png or f"{options.out}/bias.png")
@@ -78,12 +81,13 @@ def train(title, setting, points):
         data.train.repeat(),
         epochs=points,
         steps_per_epoch=max(1, round(setting.epochs * len(data.train)) // points),
-        validation_data=data.validation,
+        validation_data=language_model_case.part(data.validation, setting),
         shuffle=False,
         verbose=0,
     ).history
     cpu_seconds = time.process_time() - cpu_started
-    found = model.evaluate(data.test, verbose=0, return_dict=True)
+    test = language_model_case.part(data.test, setting)
+    found = model.evaluate(test, verbose=0, return_dict=True)
     return {
         **dataclasses.asdict(setting),
         "title": title,
@@ -96,22 +100,33 @@ def train(title, setting, points):
     }
 
 
+def best_rate(runs):
+    """Returns the learning rate of the run with the lowest last validation perplexity."""
+    return min(runs, key=lambda run: run["validation_perplexity"][-1])["learning_rate"]
+
+
 def table(runs):
     """Returns test perplexities as Markdown: a line per distribution, a column per draw count.
 
-    With several seeds, mean ± standard deviation.
+    With several seeds, mean ± standard deviation. Several learning rates have lines of their
+    own.
     """
-    runs = [run if _draws(run) else {**run, "num_sampled": None} for run in runs]
     counts = sorted({run["num_sampled"] for run in runs if _draws(run)})
     titles = {count: f"{count:,}" for count in counts} or {None: ""}
-    return grid(runs, "drawn from", "title", "num_sampled", titles, "test_perplexity")
+    has_rates = len({run["learning_rate"] for run in runs}) > 1
+    lines = []
+    for run in runs:
+        rate = f", rate {run['learning_rate']:g}" if has_rates else ""
+        count = run["num_sampled"] if _draws(run) else None
+        lines.append({**run, "title": run["title"] + rate, "num_sampled": count})
+    return grid(lines, "drawn from", "title", "num_sampled", titles, "test_perplexity")
 
 
 def _draws(run):
     return DISTRIBUTIONS[run["title"]].counts is not None
 
 
-def _settings(title, seed, options):
+def _settings(title, rate, seed, options):
     """Yields the `Setting` of each number of draws."""
     distribution = DISTRIBUTIONS[title]
     counts = (options.vocabulary,)
@@ -121,7 +136,8 @@ def _settings(title, seed, options):
     common = {name: value for name, value in vars(options).items() if name in names}
     for count in counts:
         own = {"sampler": distribution.sampler, "absolute": distribution.absolute}
-        yield Setting(**{**common, **own, "num_sampled": count, "seed": seed})
+        own |= {"num_sampled": count, "seed": seed, "learning_rate": rate}
+        yield Setting(**{**common, **own})
 
 
 def _line(run):
@@ -132,18 +148,20 @@ def _parser():
     parser = new_parser("blanc_rendle.bias", __doc__)
     add = parser.add_argument
     add("--dataset", default="brown")
-    add("--vocabulary", type=int, default=5000, help="classes")
+    add("--vocabulary", type=int, default=2000, help="classes")
     add("--distributions", nargs="+", choices=DISTRIBUTIONS, default=list(DISTRIBUTIONS))
     add("--num-sampled", nargs="+", type=int, help="draws (default: each distribution's own)")
     add("--seeds", nargs="+", type=int, default=[0])
-    add("--epochs", type=float, default=0.5, help="2, or .1 for a tenth of one")
-    add("--points", type=int, default=4, help="evaluations on validation text")
+    add("--epochs", type=float, default=10, help="2, or .1 for a tenth of one")
+    add("--points", type=int, default=10, help="evaluations on validation text")
     add("--optimizer", choices=OPTIMIZERS, default="lazy_sgd")
-    add("--learning-rate", type=float, default=20.0, help="falls linearly to zero")
-    add("--width", type=int, default=64, help="of the embeddings and the LSTM")
+    add("--learning-rates", nargs="+", type=float, default=[10.0], help="fall to zero")
+    add("--width", type=int, default=16, help="of the embeddings and the LSTM")
     add("--dropout", type=float, default=0.2)
     add("--batch-size", type=int, default=32, help="windows per step")
-    add("--length", type=int, default=32, help="words of a window")
+    add("--length", type=int, default=8, help="words of a window")
+    add("--validation-fraction", type=float, default=0.97, help="of the text, not trained on")
+    add("--sample", type=int, default=1024, help="windows that a perplexity is of")
     add("--out", default="benchmark-results/bias", help="directory of the figures")
     add("--json", help="file for the figures of all runs")
     add("--png", help="file for the picture")

@@ -26,6 +26,8 @@ NEGATIVES = {
     "kernel_tree_pool_absolute": 1024,
     "kernel_tree": 32,
     "kernel_tree_absolute": 32,
+    "kernel_tree_32": 32,
+    "kernel_tree_32_absolute": 32,
 }
 _RATES = {"place_names": 1e-2, "linux_callees": 6e-3}
 

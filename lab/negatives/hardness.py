@@ -84,6 +84,22 @@ def hardness(trained, sampler, features, labels):
     Returns:
         dict of the figures, means over the rows.
     """
+    layer = with_sampler(trained, sampler, features)
+    labels, logits = tf.constant(labels, tf.int64), trained(features)
+    samples = [sampler.sample(features, labels, layer) for _ in range(_DRAWS)]
+    of_loss = figures_of_loss(layer, samples, tf.constant(features), labels)
+    ids = own_ids(samples[0], len(labels))
+    return {**figures_of(ids, logits.numpy(), labels.numpy()), **of_loss}
+
+
+def with_sampler(trained, sampler, features):
+    """Returns a layer with the weights of another one, and with a sampler of its own.
+
+    Args:
+        trained: as in `hardness`.
+        sampler: as in `hardness`. If it has a search structure, it is built.
+        features: float32 [batch, dim].
+    """
     layer = LargeOutput(trained.num_classes, sampler, use_bias=trained.use_bias)
     layer.build(features.shape)
     for mine, theirs in zip(
@@ -92,11 +108,7 @@ def hardness(trained, sampler, features, labels):
         mine.assign(theirs)
     if hasattr(sampler, "rebuild"):
         sampler.rebuild(layer)
-    labels, logits = tf.constant(labels, tf.int64), trained(features)
-    samples = [sampler.sample(features, labels, layer) for _ in range(_DRAWS)]
-    of_loss = figures_of_loss(layer, samples, tf.constant(features), labels)
-    ids = own_ids(samples[0], len(labels))
-    return {**figures_of(ids, logits.numpy(), labels.numpy()), **of_loss}
+    return layer
 
 
 def figures_of_loss(layer, samples, features, labels):

@@ -74,6 +74,7 @@ def _parser():
     add("--seeds", nargs="+", type=int, default=[0])
     add("--epochs", type=float, default=usual.epochs, help="2, or .1 for a tenth of one")
     add("--seconds", type=float, help="of training, in place of epochs")
+    add("--by-cpu", action="store_true", help="the seconds are CPU seconds")
     add("--learning-rate", type=float, default=usual.learning_rate)
     add("--class-rate", type=float, help="of a FactoredOutput (default: each loss's own)")
     add("--optimizer", choices=OPTIMIZERS, default=usual.optimizer)

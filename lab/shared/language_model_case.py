@@ -34,6 +34,7 @@ class Setting:
         seed: seed of the weights, the draws and the order.
         epochs: number of epochs, if `seconds` is None; may be a fraction.
         seconds: seconds of training, or None.
+        by_cpu: whether `seconds` are CPU seconds, which do not depend on other programs.
         learning_rate: initial rate; it falls linearly to zero.
         class_rate: initial rate of a `FactoredOutput`, which has its own rate.
         optimizer: key of `OPTIMIZERS`.
@@ -45,6 +46,8 @@ class Setting:
         absolute: whether the words' probabilities are the softmax of `|logit|`, as suits the
             quadratic kernel.
         sample: number of windows of a split to evaluate on; None for all.
+        validation_fraction: share of the text that is the validation split, and not trained
+            on; None for 5 %.
         compute_dtype: dtype of the products of the exact softmax in training.
     """
 
@@ -57,6 +60,7 @@ class Setting:
     seed: int = 0
     epochs: float = 3
     seconds: float | None = None
+    by_cpu: bool = False
     learning_rate: float = 4e-3
     class_rate: float | None = None
     optimizer: str = "lazy_adam"
@@ -67,6 +71,7 @@ class Setting:
     tied: bool = False
     absolute: bool = False
     sample: int | None = None
+    validation_fraction: float | None = None
     compute_dtype: str = "float32"
 
     @property
@@ -85,7 +90,7 @@ def load(setting):
         setting.dataset,
         batch_size=setting.batch_size,
         shuffle_seed=setting.seed,
-        validation_fraction=_VALIDATION_FRACTION,
+        validation_fraction=setting.validation_fraction or _VALIDATION_FRACTION,
         vocabulary_size=setting.vocabulary,
         sequence_length=setting.length,
     )
@@ -125,7 +130,9 @@ def train(setting):
     model = build_model(data, setting)
     steps, callbacks = _num_steps(data, setting), []
     if setting.seconds is not None:
-        clock = TrainingClock(setting.seconds, setting.seconds, _no_figures, anneal=1.0)
+        clock = TrainingClock(
+            setting.seconds, setting.seconds, _no_figures, by_cpu=setting.by_cpu, anneal=1.0
+        )
         steps, callbacks = ENDLESS, [clock]
     endless = data.train.repeat()
     started, cpu_started = time.perf_counter(), time.process_time()
@@ -142,6 +149,13 @@ def train(setting):
         **_figures(model, data.test, setting, "test"),
         "unigram_test_perplexity": unigram_perplexity(data),
     }
+
+
+def part(batches, setting):
+    """Returns the batches of a split to evaluate on, by `sample`."""
+    if setting.sample is None:
+        return batches
+    return batches.take(math.ceil(setting.sample / setting.batch_size))
 
 
 def unigram_perplexity(data):
@@ -200,9 +214,7 @@ def _no_figures(model, seconds, steps):
 
 def _figures(model, batches, setting, split):
     """Returns `p1` and `top10` in per cent, and any `perplexity`, named after the split."""
-    if setting.sample:
-        batches = batches.take(math.ceil(setting.sample / setting.batch_size))
-    found = model.evaluate(batches, verbose=0, return_dict=True)
+    found = model.evaluate(part(batches, setting), verbose=0, return_dict=True)
     figures = {f"{split}_{name}": 100 * found[name] for name in ("p1", "top10")}
     if "perplexity" in found:
         figures[f"{split}_perplexity"] = found["perplexity"]

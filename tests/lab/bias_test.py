@@ -20,7 +20,7 @@ def text(tmp_path, monkeypatch):
 def test_runs_are_kept_plotted_and_not_repeated(tmp_path):
     titles = ["full", "unigram", "kernel tree, absolute softmax"]
     arguments = [*brown.SMALL, "--epochs", "2", "--points", "2", "--num-sampled", "4"]
-    arguments += ["--distributions", *titles]
+    arguments += ["--distributions", *titles, "--validation-fraction", "0.3"]
     arguments += ["--out", str(tmp_path / "out"), "--json", str(tmp_path / "bias.json")]
     report = bias.main(arguments)
     numbers = [(run["title"], run["num_sampled"]) for run in report["runs"]]
