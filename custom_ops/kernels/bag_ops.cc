@@ -24,8 +24,7 @@ struct CpuBag {
   static absl::Status RowGradient(OpKernelContext* ctx, const BagInput& in,
                                   const float* d_sums) {
     const ParallelFor parallel = IntraOpParallel(ctx);
-    const MergedRows merged =
-        MergeClasses(in.bags, SharedClasses{}, in.table.num_classes, parallel);
+    const MergedRows merged = MergeClasses(in.bags, SharedClasses{}, parallel);
     BagGradient to;
     TF_RETURN_IF_ERROR(AllocateBagGradient(ctx, merged.size(), in.table.dim, &to));
     std::copy(merged.ids.begin(), merged.ids.end(), to.ids);

@@ -44,7 +44,7 @@ struct CpuRowDot {
   static absl::Status RowGradient(OpKernelContext* ctx, const RowDotInput& in,
                                   const RowDotsGradients& gradients) {
     const ParallelFor parallel = IntraOpParallel(ctx);
-    const MergedRows merged = MergeClasses(in.own, in.shared, in.matrix.num_classes, parallel);
+    const MergedRows merged = MergeClasses(in.own, in.shared, parallel);
     largeout::RowGradient to;
     TF_RETURN_IF_ERROR(AllocateRowGradient(ctx, merged.size(), in.matrix.dim, &to));
     std::copy(merged.ids.begin(), merged.ids.end(), to.ids);

@@ -66,25 +66,9 @@ void RowDotsFeatureGradient(const ClassMatrix& matrix, const OwnClasses& own,
   });
 }
 
-MergedRows MergeClasses(const OwnClasses& own, const SharedClasses& shared, int64_t num_classes,
+MergedRows MergeClasses(const OwnClasses& own, const SharedClasses& shared,
                         const ParallelFor& parallel) {
-  // Before the first search, examples have no classes of their own. Then only the shared
-  // classes are sorted.
-  const int64_t* const own_end = own.ids + own.size();
-  const bool has_own = std::any_of(own.ids, own_end, [](int64_t id) { return id >= 0; });
-  const int64_t skipped = has_own ? 0 : own.size();
-  std::vector<int64_t> ids(own.size() + shared.size - skipped);
-  // An id after all others marks missing classes; its segment is removed.
-  std::transform(own.ids + skipped, own_end, ids.begin(),
-                 [&](int64_t id) { return id < 0 ? num_classes : id; });
-  std::copy(shared.ids, shared.ids + shared.size, ids.end() - shared.size);
-  MergedRows merged = MergeRows(ids.data(), static_cast<int64_t>(ids.size()), parallel);
-  for (auto& position : merged.positions) position += static_cast<int32_t>(skipped);
-  if (merged.size() > 0 && merged.ids.back() == num_classes) {
-    merged.ids.pop_back();
-    merged.offsets.pop_back();
-  }
-  return merged;
+  return MergeRows(own.ids, own.size(), parallel, shared.ids, shared.size);
 }
 
 void RowDotsRowGradient(const MergedRows& merged, const RowDotsGradients& gradients,

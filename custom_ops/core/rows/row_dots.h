@@ -45,9 +45,9 @@ void RowDotsFeatureGradient(const ClassMatrix& matrix, const OwnClasses& own,
                             const float* d_logits, const ParallelFor& parallel,
                             float* d_features);
 
-// The distinct classes of both. Positions below own.size() are positions of own classes; the
-// other positions, minus own.size(), are positions of shared classes.
-MergedRows MergeClasses(const OwnClasses& own, const SharedClasses& shared, int64_t num_classes,
+// The distinct classes of both, without padding. Positions below own.size() are positions of
+// own classes; the other positions, minus own.size(), are positions of shared classes.
+MergedRows MergeClasses(const OwnClasses& own, const SharedClasses& shared,
                         const ParallelFor& parallel);
 
 // The gradients of the logits of own classes and of the rows of shared classes.

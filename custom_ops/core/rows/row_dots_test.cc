@@ -111,7 +111,7 @@ TEST(FeatureGradientIsTheWeightedSumOfTheRows) {
 
 TEST(RowGradientHasOneRowForEachDistinctClass) {
   ForAllWidths([](const Problem& in) {
-    const MergedRows merged = MergeClasses(in.own(), in.shared(), Problem::kClasses, SerialFor);
+    const MergedRows merged = MergeClasses(in.own(), in.shared(), SerialFor);
     std::vector<double> rows(Problem::kClasses * in.dim), biases(Problem::kClasses);
     std::vector<bool> met(Problem::kClasses);
     const auto add = [&](int64_t id, double weight, const float* row, double bias) {
@@ -149,7 +149,7 @@ TEST(RowGradientSumsAnyNumberOfTerms) {
     const SharedClasses shared = {nullptr, 0};
     std::vector<float> d_rows(kDim);
     float d_bias = 0;
-    RowDotsRowGradient(MergeClasses(own, shared, 3, SerialFor),
+    RowDotsRowGradient(MergeClasses(own, shared, SerialFor),
                        {features.data(), d_logits.data(), nullptr, nullptr}, own, kDim,
                        SerialFor, d_rows.data(), &d_bias);
     std::vector<double> expected(kDim + 1);
@@ -166,7 +166,7 @@ TEST(RowGradientSumsAnyNumberOfTerms) {
 
 std::vector<float> Everything(const Problem& in, const ParallelFor& parallel) {
   const int64_t features = in.features.size(), ids = in.ids.size();
-  const MergedRows merged = MergeClasses(in.own(), in.shared(), Problem::kClasses, parallel);
+  const MergedRows merged = MergeClasses(in.own(), in.shared(), parallel);
   std::vector<float> all(ids + features + merged.size() * (in.dim + 1));
   float* const d_features = all.data() + ids;
   float* const d_rows = d_features + features;
@@ -187,7 +187,7 @@ TEST(ExamplesWithoutClassesHaveNoGradient) {
   Problem in(16);
   in.ids.assign(in.ids.size(), -1);
   in.shared_ids.clear();
-  EXPECT_EQ(MergeClasses(in.own(), in.shared(), Problem::kClasses, SerialFor).size(), 0);
+  EXPECT_EQ(MergeClasses(in.own(), in.shared(), SerialFor).size(), 0);
   std::vector<float> d_features(in.features.size(), 1.0f);
   RowDotsFeatureGradient(in.matrix(), in.own(), in.d_logits.data(), SerialFor,
                          d_features.data());

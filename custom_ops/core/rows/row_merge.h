@@ -15,15 +15,17 @@ namespace largeout {
 struct MergedRows {
   std::vector<int64_t> ids;        // unique, ascending
   std::vector<int64_t> offsets;    // ids.size() + 1
-  std::vector<int32_t> positions;  // one per input id
+  std::vector<int32_t> positions;  // one per id that is not negative
 
   int64_t size() const { return static_cast<int64_t>(ids.size()); }
 };
 
-// Sorts by id (stable radix sort; memory O(num_ids), independent of the ids). The result does
-// not depend on how `parallel_for` splits the work. REQUIRES: 0 <= ids[i] and num_ids < 2^31.
+// Sorts by id (stable radix sort; memory O(num_ids), independent of the ids). Negative ids are
+// skipped. The positions of `more_ids`, a second list, follow those of `ids`. The result does
+// not depend on how `parallel_for` splits the work. REQUIRES: num_ids + num_more < 2^31.
 template <typename Index>
-MergedRows MergeRows(const Index* ids, int64_t num_ids, const ParallelFor& parallel_for);
+MergedRows MergeRows(const Index* ids, int64_t num_ids, const ParallelFor& parallel_for,
+                     const Index* more_ids = nullptr, int64_t num_more = 0);
 
 // The position of the first id outside [0, num_rows), or -1 if all ids are inside.
 template <typename Index>

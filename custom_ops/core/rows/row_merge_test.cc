@@ -27,6 +27,15 @@ TEST(EqualIdsMakeOneSegmentInInputOrder) {
   EXPECT_EQ(merged.positions, (std::vector<int32_t>{3, 1, 4, 0, 2, 5}));
 }
 
+TEST(NegativeIdsAreSkippedAndASecondListFollows) {
+  const Ids ids{-1, 7, -1, 3}, more{7, -5, 1};
+  const MergedRows merged = MergeRows(ids.data(), 4, SerialFor, more.data(), 3);
+  EXPECT_EQ(merged.ids, (Ids{1, 3, 7}));
+  EXPECT_EQ(merged.offsets, (Ids{0, 1, 2, 4}));
+  EXPECT_EQ(merged.positions, (std::vector<int32_t>{6, 3, 1, 4}));
+  EXPECT_EQ(Merge({-1, -1}).size(), 0);
+}
+
 TEST(SortedIdsKeepTheirPlaces) {
   const MergedRows merged = Merge({2, 5, 5, 1 << 20});
   EXPECT_EQ(merged.ids, (Ids{2, 5, 1 << 20}));
@@ -51,7 +60,7 @@ TEST(ThreadsDoNotChangeTheResult) {
   uint64_t state = 1;
   for (int64_t& id : ids) {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    id = static_cast<int64_t>(state >> 40) % 70000;
+    id = static_cast<int64_t>(state >> 40) % 70000 - 10000;
   }
   const MergedRows serial = Merge(ids), threaded = Merge(ids, ThreadedFor);
   EXPECT_EQ(serial.ids, threaded.ids);

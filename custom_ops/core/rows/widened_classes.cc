@@ -18,7 +18,7 @@ WidenedClasses::WidenedClasses(const ClassMatrix& matrix, const OwnClasses& own,
       has_bias_(matrix.bias != nullptr),
       own_ids_(own.size(), -1),
       shared_ids_(shared.size) {
-  const MergedRows merged = MergeClasses(own, shared, matrix.num_classes, parallel);
+  const MergedRows merged = MergeClasses(own, shared, parallel);
   rows_.resize(merged.size() * dim_);
   if (has_bias_) bias_.resize(merged.size());
   parallel(merged.size(), 2 * dim_ * kCyclesPerFloat, [&](int64_t begin, int64_t end) {

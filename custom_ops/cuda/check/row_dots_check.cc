@@ -274,8 +274,7 @@ void CheckRowDotsRowGradient(Run* run) {
     const OnGpu found(in);
     const Status launched = found.RowGradient(run->stream());
     const Problem good = in.Good();
-    largeout::MergedRows merged =
-        MergeClasses(good.own(), good.shared(), in.size.num_classes, SerialFor);
+    largeout::MergedRows merged = MergeClasses(good.own(), good.shared(), SerialFor);
     std::vector<float> d_rows(found.num_rows * in.size.dim), d_biases(found.num_rows);
     largeout::RowDotsRowGradient(merged, good.gradients(), good.own(), in.size.dim, SerialFor,
                                  d_rows.data(), d_biases.data());
