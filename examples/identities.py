@@ -15,6 +15,7 @@ look alike. Each pair of different identities in the test is from one family.
 """
 
 import argparse
+import math
 
 import keras
 import numpy as np
@@ -88,7 +89,7 @@ def compile_model(model, steps, learning_rate):
     model.compile(
         optimizer=tflo.optimizers.LazyAdam(rate),
         loss=tflo.losses.MarginSoftmaxLoss(angular_margin=0.3),
-        steps_per_execution=10,
+        steps_per_execution=math.gcd(10, steps // 10),  # `main` has epochs of this length.
     )
 
 
@@ -124,7 +125,7 @@ def main(arguments=None):
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--identities", type=int, default=1_000_000)
-    parser.add_argument("--sampled", type=int, default=10_000, help="negatives; 0 for all")
+    parser.add_argument("--sampled", type=int, help="negatives, 10,000 or fewer; 0 for all")
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--batch-size", type=int, default=256)
@@ -133,7 +134,10 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     keras.utils.set_random_seed(options.seed)
     pictures = Pictures(options.identities, seed=0)
-    model = build_model(options.identities, options.sampled, options.shards)
+    sampled = options.sampled
+    if sampled is None:
+        sampled = min(10_000, options.identities // 10)
+    model = build_model(options.identities, sampled, options.shards)
     compile_model(model, options.steps, options.learning_rate)
     data = pictures.batches(options.batch_size, options.seed)
     model.fit(data, steps_per_epoch=options.steps // 10, epochs=10, shuffle=False)

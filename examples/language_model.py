@@ -96,6 +96,12 @@ def main(arguments=None):
     )
     if options.load:
         model = keras.saving.load_model(options.load)
+        num_classes = model.layers[-1].num_classes
+        if num_classes != data.num_classes:
+            parser.error(
+                f"{options.load} has {num_classes:,} classes, but the data have "
+                f"{data.num_classes:,}. Pass the --dataset and --vocabulary of its training."
+            )
     else:
         sampler = SAMPLERS[options.sampler](data, options.num_sampled)
         model = train(data, sampler, options.epochs, options.tied, options.learning_rate)

@@ -205,6 +205,13 @@ def test_a_model_that_cannot_be_converted_raises_an_error(make, arguments, messa
         tflo.convert(make(), **arguments)
 
 
+def test_a_model_keeps_its_head_if_convert_fails():
+    model = _model(tie_weights=False)
+    with pytest.raises(ValueError, match="samplr"):
+        tflo.convert(model, samplr="uniform")
+    assert model.backbone.token_embedding.reverse_embeddings.trainable
+
+
 def test_restore_of_another_model_raises_an_error():
     with pytest.raises(ValueError, match="needs a model that `convert` returned"):
         tflo.restore(_model())

@@ -186,9 +186,10 @@ def _convert(model: keras.Model, make_head: Any, arguments: Config) -> keras.Mod
         table: Config = {"embeddings": embedding}
     else:
         table = {"embeddings_initializer": embedding.reverse_embeddings.numpy().T}
-        embedding.reverse_embeddings.trainable = False  # has no gradient
     head = make_head({**defaults, **arguments, **table})
     outputs = head(input_of(model.output))
+    if not embedding.tie_weights:
+        embedding.reverse_embeddings.trainable = False  # has no gradient
     return _assembled(model, head, outputs)
 
 
@@ -221,10 +222,11 @@ def _token_embedding(model: Any) -> Any:
         raise ValueError(
             "`convert` needs a keras-hub causal language model (tested: Falcon, Gemma, GPT-2, "
             "Llama, Mistral, OPT, Qwen), whose `backbone` has a `token_embedding` of type "
-            f"keras.layers.ReversibleEmbedding. Received: {model} with {embedding}. For "
-            "another model, build keras.Model(model.inputs, LargeOutput(num_classes, "
-            "sampler='uniform')(features)), where `features` is the input of its last layer. "
-            "See 'Replace a trained Dense layer' in the guide on saving."
+            f"keras.layers.ReversibleEmbedding. Received: {model!r}, whose token_embedding is "
+            f"{embedding!r}. For another model, build keras.Model(model.inputs, "
+            "LargeOutput(num_classes, sampler='uniform')(features)), where `features` is the "
+            "input of its last layer. See 'Replace a trained Dense layer' in the guide on "
+            "saving."
         )
     last = layer_before(model.output) if isinstance(model.output, keras.KerasTensor) else None
     if last is not embedding:

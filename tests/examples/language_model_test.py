@@ -77,3 +77,6 @@ def test_example_trains_saves_and_answers(options, tmp_path, monkeypatch, capsys
     assert answers[6] == "H no such A" and answers[7].split()[1] == "b"
     example.main(["a b c", "H no such A", "--load", str(path)])
     assert capsys.readouterr().out.splitlines() == answers
+    with pytest.raises(SystemExit):
+        example.main(["--load", str(path), "--vocabulary", "5"])
+    assert "Pass the --dataset and --vocabulary of its training" in capsys.readouterr().err

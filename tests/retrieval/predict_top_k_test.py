@@ -215,6 +215,8 @@ def test_a_model_with_another_output_raises_an_error(model, make):
         ({"x": DATA["dataset"](), "exclude": EXCLUDE}, "`exclude` requires arrays"),
         ({"x": DATA["generator"](), "exclude": EXCLUDE}, "`exclude` requires arrays"),
         ({"x": np.full((5, models.DIM), np.nan)}, "finite"),
+        ({"x": ["one", "two"]}, r"pass the token ids .* model\.preprocessor"),
+        ({"x": np.array(["one", "two"])}, r"pass tf\.constant\(texts\)"),
     ],
 )
 def test_invalid_arguments_raise_an_error(model, change, message):

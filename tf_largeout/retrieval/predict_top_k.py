@@ -120,6 +120,7 @@ def predict_top_k(
             an example are not finite.
     """
     k = whole_number("k", k)
+    _reject_lists_of_texts(x)
     one_of("scores", scores, SCORES)
     if positions is not None:
         one_of("positions", positions, ["last"])
@@ -143,6 +144,16 @@ def predict_top_k(
 def _is_empty(x: Any) -> bool:
     """Returns whether `x` is arrays without examples."""
     return all(tuple(getattr(one, "shape", ()))[:1] == (0,) for one in keras.tree.flatten(x))
+
+
+def _reject_lists_of_texts(x: Any) -> None:
+    first = next(iter(keras.tree.flatten(x)), None)
+    if isinstance(first, str) or (isinstance(first, np.ndarray) and first.dtype.kind == "U"):
+        raise ValueError(
+            "`x` must not contain Python or NumPy strings. If the model takes strings, pass "
+            "tf.constant(texts). For a keras-hub model, pass the token ids of the texts: "
+            "`x, y, sample_weight = model.preprocessor(texts)`."
+        )
 
 
 def _require_rows(x: Any, exclude: tf.Tensor | tf.RaggedTensor) -> None:

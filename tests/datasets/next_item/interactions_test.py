@@ -130,6 +130,14 @@ def test_wrong_columns_raise_an_error(columns, message):
         Interactions.from_columns(*columns)
 
 
+@pytest.mark.parametrize("user", [-1, 2, "ann"])
+def test_the_history_of_an_unknown_user_raises_an_error(user):
+    data = Interactions.from_columns(["ann", "ann", "bob"], [1, 2, 3])
+    assert data.history(1).tolist() == [3]
+    with pytest.raises(IndexError, match="from 0 to 1. Received: user="):
+        data.history(user)
+
+
 def test_users_without_a_history_cannot_be_split():
     data = Interactions.from_columns([1, 1, 2], [1, 2, 3])
     with pytest.raises(ValueError, match="The longest of 2 histories has 2"):

@@ -251,7 +251,10 @@ def test_the_md5_of_a_published_archive_is_checked(tmp_path, monkeypatch):
     assert len(datasets.interactions(path, "movielens")) == 7
 
 
-def test_missing_and_several_files_raise_an_error(tmp_path):
+def test_missing_and_several_files_raise_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(datasets.SourceFileError, match=f"{tmp_path}/absent is missing"):
+        datasets.interactions("~/absent", "gowalla")
     with pytest.raises(datasets.SourceFileError, match="absent is missing"):
         datasets.interactions(tmp_path / "absent", "gowalla")
     with pytest.raises(datasets.SourceFileError, match="no file of the format 'gowalla'"):

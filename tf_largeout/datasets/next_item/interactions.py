@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tf_largeout.arguments import whole_number
+from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.datasets.next_item.histories import histories, training_counts
 from tf_largeout.datasets.next_item.leave_one_out import LeaveOneOut, leave_one_out
 from tf_largeout.datasets.ragged import Ragged
@@ -138,8 +138,17 @@ class Interactions:
         """Returns int32 `[num_interactions of the user]`, the items of a user, oldest first.
 
         Args:
-            user: Position of the user in `user_names`.
+            user: Position of the user in `user_names`, from 0 to `num_users - 1`.
+
+        Raises:
+            IndexError: If `user` is not such a position.
         """
+        if not (is_whole(user) and 0 <= user < self.num_users):
+            raise IndexError(
+                f"`user` must be a position in `user_names`, from 0 to {self.num_users - 1}. "
+                f"Received: user={user!r}. To find the position of a name, use "
+                "np.flatnonzero(data.user_names == name)."
+            )
         return self._rows.row(user)
 
     def leave_one_out(

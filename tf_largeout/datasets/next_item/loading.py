@@ -33,7 +33,9 @@ def interactions(
     ignored.
 
     Args:
-        path: A file, or a folder that contains one file of the format.
+        path: A file, or a folder that contains one file of the format. In a folder with files
+            of several names that the format allows, the first name in the list below is read.
+            A "~" at the start means the home folder.
         format: The format as published:
 
             * "movielens": `u.data`, `ratings.dat`, `ratings.csv`, or the published zip file,
@@ -60,7 +62,7 @@ def interactions(
     """
     one_of("format", format, list(FORMATS))
     k_core = whole_number("k_core", k_core)
-    file = find_file(pathlib.Path(path), format)
+    file = find_file(pathlib.Path(path).expanduser(), format)
     with needed_by_datasets():
         from tf_largeout.datasets.progress import tqdm
     columns = Columns(file)
