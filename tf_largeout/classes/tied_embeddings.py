@@ -165,7 +165,9 @@ class TiedEmbeddings:
         if num_rows != self._num_classes:
             raise ValueError(
                 f"A shared table must have one row per class. Received: a table of {num_rows} "
-                f"rows and num_classes={self._num_classes}."
+                f"rows and num_classes={self._num_classes}. Use num_classes={num_rows}. If "
+                "some rows are only padding, leave them out of the results with `exclude` or "
+                "`allowed`, for example in `predict_top_k`."
             )
 
 
