@@ -30,6 +30,7 @@ from tf_largeout.retrieval import BruteForceIndex, LSHIndex
 
 _K = 10
 _WARM_UP = 5
+_MOST_CORE_TABLES = 200  # because they are copied
 
 
 def main(arguments=None):
@@ -102,7 +103,8 @@ def measure(weights, num_tables, candidates, queries):
             name: _searching(rows, tables, num_candidates, most)
             for name, most in lookups.items()
         }
-        searches["core operations"] = core_search(problem, tables, num_candidates)
+        if num_tables <= _MOST_CORE_TABLES:
+            searches["core operations"] = core_search(problem, tables, num_candidates)
         for name, search in searches.items():
             row = {"search": f"WTA, {name}", "tables": num_tables, "candidates": num_candidates}
             found.append({**row, **problem.figures(search), **build})
