@@ -1,8 +1,9 @@
 """`python -m lab.blanc_rendle`: all measurements of the note on Blanc & Rendle 2018.
 
 The learning rate, by validation perplexity of the exact softmax; the bias at convergence, with
-many draws, and with twice the epochs; the cost of a draw; and what kernel trees learn in equal
-CPU time with the usual and the absolute softmax. Results are in `benchmark-results/`.
+many draws, with twice the epochs, and with half the rate; the cost of a draw and what it is
+worth; and what kernel trees learn in equal CPU time with the usual and the absolute softmax.
+Results are in `benchmark-results/`.
 """
 
 from lab.blanc_rendle import bias, draw_cost
@@ -26,6 +27,8 @@ def main():
     rate = bias.best_rate(bias.main([*rates, *_files("rates")])["runs"])
     for name, arguments in SERIES.items():
         bias.main([*arguments, "--learning-rates", str(rate), *_files(name)])
+    half = ["--learning-rates", str(rate / 2), *_files("lower_rate")]
+    bias.main(["--distributions", "uniform", "--num-sampled", "512", *half])
     draw_cost.main(["--json", f"{_OUT}/draw_cost.json"])
     draw_worth.main(["--json", f"{_OUT}/draw_worth.json"])
     for task in ("place_names", "linux_callees"):

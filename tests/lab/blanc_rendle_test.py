@@ -18,5 +18,5 @@ def test_all_series_use_the_rate_with_the_lowest_validation_perplexity(monkeypat
     monkeypatch.setattr(bias, "main", run)
     __main__.main()
     rates = [call.learning_rates for call in calls]
-    assert rates == [[5, 10, 20], *([10] for _ in __main__.SERIES)]
+    assert rates == [[5, 10, 20], *([10] for _ in __main__.SERIES), [5]]
     assert len({call.json for call in calls}) == len(calls)

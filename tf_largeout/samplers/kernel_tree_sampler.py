@@ -31,7 +31,9 @@ class KernelTreeSampler(Rebuildable):
     which is large if the logit o_c is far from 0, whatever its sign. So it suits the softmax of
     `|o_c|`: with few draws, train with `AbsoluteSoftmaxLoss`, as the paper recommends (section
     3.3). With the usual softmax, draws are often classes with very negative logits. A draw uses
-    a tree of sums and takes O(dim^2 log num_classes) time. The expected counts are exact. With
+    a tree of sums and takes O(dim^2 log num_classes) operations. The time of a batch grows
+    faster with num_classes: in a large tree, draws share fewer nodes, and read them from memory
+    (lab/blanc_rendle/README.md). The expected counts are exact. With
     `projection_dim` p, the kernel replaces the logit by `<P [w_c; b_c], P [h; 1]>` with a fixed
     random matrix P of p rows. Draws and counts are exact for this kernel, and cost p^2 instead
     of dim^2. There are three forms:
