@@ -69,8 +69,8 @@ class KernelTreeSampler(Rebuildable):
             logits. If they are smaller, more draws are uniform.
         projection_dim: p, at most the width of the embeddings, or None for no projection, as in
             the paper. Try 32 for a pool: the draws are less suitable, but a step is so much
-            faster that the model learns more in equal time (lab/kernel_trees/README.md,
-            measured with the usual softmax).
+            faster that, with the usual softmax, the model learns more in equal time
+            (lab/kernel_trees/README.md). With the absolute softmax, no difference was visible.
         leaf_size: Number of classes in a leaf of the tree, which a draw scores one by one. None
             chooses it by the dimension of the kernel.
         shared: Whether the batch shares one pool. None, the default, is True without
