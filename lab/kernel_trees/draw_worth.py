@@ -113,7 +113,7 @@ def _parser():
     parser = new_parser("kernel_trees.draw_worth", __doc__)
     add = parser.add_argument
     add("--tasks", nargs="+", choices=tasks.TASKS, default=["place_names", "linux_callees"])
-    add("--seconds", type=float, default=40.0, help="CPU seconds of training")
+    add("--seconds", type=float, default=15.0, help="CPU seconds of training")
     add("--sample", type=int, default=64, help="test examples")
     add("--json", default="benchmark-results/draw_worth.json", help="file for the figures")
     return parser
