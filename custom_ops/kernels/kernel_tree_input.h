@@ -22,7 +22,8 @@ class KernelTreeRowsInput {
  public:
   // Reads inputs `embeddings`, `bias`, `projection` (no handle, or the handles of the
   // projection and the projected rows) and `sums`, and checks their shapes.
-  absl::Status Read(tensorflow::OpKernelContext* ctx, int64_t leaf_size) {
+  absl::Status Read(tensorflow::OpKernelContext* ctx, int64_t leaf_size,
+                    bool accepts_bfloat16) {
     tensorflow::OpInputList projection;
     TF_RETURN_IF_ERROR(CheckDistinctVariables(ctx));
     TF_RETURN_IF_ERROR(ctx->input_list("projection", &projection));
@@ -31,7 +32,7 @@ class KernelTreeRowsInput {
           "projection must be no variable or two, the projection and the projected rows, got ",
           projection.size());
     }
-    TF_RETURN_IF_ERROR(classes_.Read(ctx));
+    TF_RETURN_IF_ERROR(classes_.Read(ctx, accepts_bfloat16));
     rows_.matrix = classes_.matrix();
     shape_ = MakeTreeShape(rows_.matrix.num_classes, leaf_size);
     if (projection.size() == 2) {
@@ -91,8 +92,8 @@ class KernelTreeRowsInput {
 class KernelTreeInput {
  public:
   absl::Status Read(tensorflow::OpKernelContext* ctx, int64_t leaf_size,
-                    const tensorflow::Tensor& features) {
-    TF_RETURN_IF_ERROR(classes_.Read(ctx, features));
+                    const tensorflow::Tensor& features, bool accepts_bfloat16) {
+    TF_RETURN_IF_ERROR(classes_.Read(ctx, features, accepts_bfloat16));
     tree_.rows = classes_.matrix();
     tree_.shape = MakeTreeShape(tree_.rows.num_classes, leaf_size);
     TF_RETURN_IF_ERROR(sums_.Find(ctx, "sums"));

@@ -22,6 +22,8 @@ absl::Status CheckRowsOfTree(OpKernelContext* ctx, const KernelTreeRowsInput& in
 }
 
 struct CpuKernelTree {
+  static constexpr bool kReadsBfloat16 = true;
+
   static absl::Status Build(OpKernelContext* ctx, KernelTreeRowsInput* in) {
     TF_RETURN_IF_ERROR(CheckRowsOfTree(ctx, *in, {}));
     TF_RETURN_IF_ERROR(in->AllowWrites(ctx, CopyOnHost));

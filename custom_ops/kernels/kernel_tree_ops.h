@@ -1,6 +1,7 @@
 // The ops on kernel trees, for every device.
 //
-// A Device has these static functions, which return a status:
+// A Device has kReadsBfloat16, whether the embeddings may be bfloat16, and these static
+// functions, which return a status:
 //
 //   Build(ctx, KernelTreeRowsInput* in): checks the rows as far as the device allows, calls
 //     in->AllowWrites after all checks, and writes all sums.
@@ -30,7 +31,7 @@ class KernelTreeBuildOp : public LargeoutOp {
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     KernelTreeRowsInput in;
-    OP_REQUIRES_OK(ctx, in.Read(ctx, leaf_size_));
+    OP_REQUIRES_OK(ctx, in.Read(ctx, leaf_size_, Device::kReadsBfloat16));
     OP_REQUIRES_OK(ctx, Device::Build(ctx, &in));
   }
 
@@ -49,7 +50,7 @@ class KernelTreeUpdateOp : public LargeoutOp {
     const tensorflow::Tensor& ids = ctx->input(0);
     OP_REQUIRES(ctx, ids.dims() == 1, WrongShape(ids, "ids", "[num_ids]"));
     KernelTreeRowsInput in;
-    OP_REQUIRES_OK(ctx, in.Read(ctx, leaf_size_));
+    OP_REQUIRES_OK(ctx, in.Read(ctx, leaf_size_, Device::kReadsBfloat16));
     tensorflow::Tensor* num_changed;
     OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {}, &num_changed));
     OP_REQUIRES_OK(ctx, Device::Update(ctx, ids, &in, num_changed->flat<int64_t>().data()));
@@ -90,7 +91,7 @@ class KernelTreeSampleOp : public LargeoutOp {
     const tensorflow::Tensor &features = ctx->input(0), &labels = ctx->input(1);
     const int64_t* seed = nullptr;
     KernelTreeInput input;
-    OP_REQUIRES_OK(ctx, input.Read(ctx, leaf_size_, features));
+    OP_REQUIRES_OK(ctx, input.Read(ctx, leaf_size_, features, Device::kReadsBfloat16));
     OP_REQUIRES_OK(ctx, CheckBatchMatrix(labels, "labels", features.dim_size(0), "features"));
     OP_REQUIRES_OK(ctx, ReadSeed(ctx->input(2), &seed));
     OP_REQUIRES_OK(ctx, CheckSizes(features.dim_size(0), labels.dim_size(1)));

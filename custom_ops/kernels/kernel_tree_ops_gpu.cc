@@ -10,6 +10,8 @@ using tensorflow::Tensor;
 
 // Rows, ids, labels and masses are not checked here, see custom_ops/cuda/kernel_tree.h.
 struct GpuKernelTree {
+  static constexpr bool kReadsBfloat16 = false;
+
   static absl::Status Build(OpKernelContext* ctx, KernelTreeRowsInput* in) {
     TF_RETURN_IF_ERROR(AllowWrites(ctx, in));
     return FromCuda(cuda::BuildKernelTree(in->shape(), in->rows(), in->sums(), StreamOf(ctx)));

@@ -30,6 +30,8 @@ absl::Status CheckCodes(const LshQueries& queries, const LshTables& tables) {
 }
 
 struct CpuLsh {
+  static constexpr bool kReadsBfloat16 = true;
+
   static absl::Status Query(OpKernelContext* ctx, bool walks, const LshTables& tables,
                             const LshQueries& queries, LshDraw draw, const int64_t* seed,
                             int64_t* sampled, int32_t* num_filled) {
@@ -72,9 +74,15 @@ struct CpuLsh {
                             const HashFamily& family, const LshBuildInput& in) {
     TF_RETURN_IF_ERROR(attributes.CheckFunctions(family));
     TF_RETURN_IF_ERROR(in.MakeWritable(ctx, family));
+    const auto build = [&](const auto* rows) {
+      BuildLshTables(family, rows, in.num_rows(), IntraOpParallel(ctx), in.offsets(), in.ids());
+    };
     try {
-      BuildLshTables(family, in.rows(), in.num_rows(), IntraOpParallel(ctx), in.offsets(),
-                     in.ids());
+      if (in.bfloat16_rows() != nullptr) {
+        build(in.bfloat16_rows());
+      } else {
+        build(in.rows());
+      }
     } catch (...) {  // leave no half-built tables
       std::fill_n(in.offsets(), family.num_tables * ((int64_t{1} << family.bits) + 1), 0);
       throw;

@@ -2,7 +2,8 @@
 //
 // A Device has the static functions Query, Pool, FreshShare and Build, which take the context
 // first and return a status; see the ops. Codes, labels, ids and seeds are in device memory,
-// and the functions check them as far as the device allows.
+// and the functions check them as far as the device allows. Its kReadsBfloat16 says whether the
+// rows of Build may be bfloat16.
 
 #ifndef LARGEOUT_CUSTOM_OPS_KERNELS_LSH_OPS_H_
 #define LARGEOUT_CUSTOM_OPS_KERNELS_LSH_OPS_H_
@@ -100,14 +101,16 @@ class LshFreshShareOp : public LargeoutOp {
 // lifetime.
 class LshBuildInput {
  public:
-  absl::Status Read(tensorflow::OpKernelContext* ctx) {
+  absl::Status Read(tensorflow::OpKernelContext* ctx, bool accepts_bfloat16) {
     TF_RETURN_IF_ERROR(CheckDistinctVariables(ctx));
     TF_RETURN_IF_ERROR(matrix_.Find(ctx, "embeddings"));
     matrix_.LockShared();
     TF_RETURN_IF_ERROR(tables_.ReadForWriting(ctx));
     const tensorflow::Tensor& rows = *matrix_.tensor(0);
     const int64_t num_classes = tables_.ids()->dim_size(1);
-    if (rows.dtype() == tensorflow::DT_FLOAT && rows.dims() == 2 && rows.dim_size(1) > 0 &&
+    const bool has_dtype = rows.dtype() == tensorflow::DT_FLOAT ||
+                           (accepts_bfloat16 && rows.dtype() == tensorflow::DT_BFLOAT16);
+    if (has_dtype && rows.dims() == 2 && rows.dim_size(1) > 0 &&
         rows.dim_size(0) == num_classes) {
       return absl::OkStatus();
     }
@@ -115,7 +118,14 @@ class LshBuildInput {
                       ", dim], one row for each class of the tables");
   }
 
+  // REQUIRES: the rows are float32.
   const float* rows() const { return matrix_.tensor(0)->flat<float>().data(); }
+  // The rows if they are bfloat16, else null.
+  const uint16_t* bfloat16_rows() const {
+    const tensorflow::Tensor& rows = *matrix_.tensor(0);
+    if (rows.dtype() != tensorflow::DT_BFLOAT16) return nullptr;
+    return reinterpret_cast<const uint16_t*>(rows.flat<tensorflow::bfloat16>().data());
+  }
   int64_t num_rows() const { return matrix_.tensor(0)->dim_size(0); }
   int64_t dim() const { return matrix_.tensor(0)->dim_size(1); }
   int32_t* offsets() const { return TableNumbers(tables_.offsets()); }
@@ -161,7 +171,7 @@ class LshBuildOp : public LargeoutOp {
 
   void Run(tensorflow::OpKernelContext* ctx) override {
     LshBuildInput in;
-    OP_REQUIRES_OK(ctx, in.Read(ctx));
+    OP_REQUIRES_OK(ctx, in.Read(ctx, Device::kReadsBfloat16));
     HashFamily family;
     OP_REQUIRES_OK(ctx, attributes_.Family(in.dim(), ctx->input(1), &family));
     OP_REQUIRES_OK(ctx, Device::Build(ctx, attributes_, family, in));

@@ -18,6 +18,8 @@ constexpr int64_t kMostOnGpu = std::numeric_limits<int32_t>::max();
 // These ops do not check codes, labels and tables: values out of range are skipped, see
 // custom_ops/cuda/lsh_query.h.
 struct GpuLsh {
+  static constexpr bool kReadsBfloat16 = false;
+
   static absl::Status Query(OpKernelContext* ctx, bool walks, const LshTables& tables,
                             const LshQueries& queries, LshDraw draw, const int64_t* seed,
                             int64_t* sampled, int32_t* num_filled) {

@@ -57,7 +57,7 @@ projection of that. See custom_ops/core/kernel_tree/kernel_tree_shape.h. It is a
 nothing is written, if an embedding, a bias or the projection is not finite, or if sums of
 squares over all classes might overflow.
 
-embeddings: Variable [num_classes, dim], float.
+embeddings: Variable [num_classes, dim], float; on a CPU also bfloat16, read as equal float rows.
 bias: No variable, or one: [num_classes], float.
 projection: No variable, or two: float [projected_dim, dim], with a bias [projected_dim, dim + 1];
   and the projected rows, float [num_classes, projected_dim], which are written.
@@ -111,7 +111,7 @@ They depend only on the inputs, not on the number of threads.
 features: [batch, dim], for the rows that are summed: projected, if there is a projection.
 labels: [batch, num_labels], ids in [0, num_classes), or -1 for padding.
 seed: [2]; all 128 bits count.
-embeddings: Variable [num_classes, dim], float, or the projected rows.
+embeddings: Variable [num_classes, dim], float; on a CPU also bfloat16; or the projected rows.
 bias: No variable, or one: [num_classes], float; none with projected rows.
 sums: As in LargeoutKernelTreeBuild.
 leaf_size: The leaf size that the tree was built with.

@@ -69,7 +69,7 @@ Bucket c of table t holds ids[t, offsets[t, c]] .. ids[t, offsets[t, c + 1] - 1]
 Readers never see half-built tables. O(num_rows * num_tables). It needs memory for one and a
 half tables in addition to the tables.
 
-embeddings: Variable [num_rows, dim], float.
+embeddings: Variable [num_rows, dim], float; on a CPU also bfloat16, hashed as equal float rows.
 functions: From LargeoutHashFunctions with the same attributes.
 offsets: Variable [num_tables, 2^bits + 1], uint32; all of it is written.
 ids: Variable [num_tables, num_rows], uint32; all of it is written.

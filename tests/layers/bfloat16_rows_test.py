@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.integration.graphs import tensors_of_size
+from tests.samplers import sampler_table
 from tests.slow import slow_but
 from tf_largeout.ops import devices
 from tf_largeout.variables import bfloat16_rows, table_pieces
@@ -198,16 +199,23 @@ def test_gradients_are_float32_and_near_those_of_float32_rows(name):
 
 
 @pytest.mark.parametrize(
-    "optimizer, num_shards",
+    "optimizer, num_shards, name",
     slow_but(
-        [("rowwise_adagrad", 1), ("adam", 2)],
-        itertools.product(["adam", "rowwise_adagrad", "nesterov"], [1, 2]),
+        [("rowwise_adagrad", 1, "uniform"), ("adam", 2, "uniform")],
+        [
+            *itertools.product(["adam", "rowwise_adagrad", "nesterov"], [1, 2], ["uniform"]),
+            *itertools.product(["adam"], [1, 2], sampler_table.SEARCHES),
+        ],
     ),
 )
-def test_a_resumed_run_equals_an_uninterrupted_one(optimizer, num_shards, tmp_path):
-    whole = compiled(layer(num_shards=num_shards), optimizer)
+def test_a_resumed_run_equals_an_uninterrupted_one(optimizer, num_shards, name, tmp_path):
+    def new():
+        sampler = sampler_table.SAMPLERS[name](N, num_sampled=12, seed=3)
+        return compiled(layer(sampler=sampler, num_shards=num_shards), optimizer)
+
+    whole = new()
     fit(whole)
-    part = compiled(layer(num_shards=num_shards), optimizer)
+    part = new()
     fit(part, last=2)
     part.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -215,7 +223,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(optimizer, num_shards, tmp_pa
     fit(loaded, first=2)
     assert_same_state(loaded, whole)
     path = tf.train.Checkpoint(model=part, optimizer=part.optimizer).save(tmp_path / "check")
-    other = compiled(layer(num_shards=num_shards), optimizer)
+    other = new()
     tf.train.Checkpoint(model=other, optimizer=other.optimizer).restore(path)
     fit(other, first=2)
     assert_same_state(other, whole)
@@ -313,33 +321,33 @@ def test_other_dtypes_are_errors(dtype):
         layer(embeddings_dtype=dtype)
 
 
-def test_shared_tables_are_an_error():
-    table = keras.layers.Embedding(N, DIM)
-    with pytest.raises(ValueError, match="creates its own table.*Leave one"):
-        layer(embeddings=table)
-
-
-@pytest.mark.parametrize("num_shards", [1, 2])
-@pytest.mark.parametrize("sampler", ["kernel_tree", "lsh"])
-def test_other_samplers_that_search_are_an_error_at_build(sampler, num_shards):
-    output = layer(sampler=sampler, num_shards=num_shards)
-    with pytest.raises(ValueError, match="structure reads float32 rows.*Use an InvertedFileS"):
-        model_of(output)
-
-
-def test_an_inverted_file_searches_them_as_equal_float32_rows():
-    files = []
+@pytest.mark.parametrize(
+    "name, num_shards, normalize",
+    slow_but(
+        [("lsh", 1, False), ("kernel_tree", 1, False)],
+        itertools.product(
+            [name for name in sampler_table.SHORT if name != "bigram"], [1, 3], [False, True]
+        ),
+    ),
+)
+def test_each_sampler_draws_as_from_equal_float32_rows(name, num_shards, normalize):
+    drawn = []
     for dtype in ("bfloat16", None):
-        sampler = tflo.samplers.InvertedFileSampler(16, num_hard=4, start_step=0, seed=3)
-        model = compiled(layer(sampler=sampler, embeddings_dtype=dtype))
-        if files:
-            model.get_layer("output").embeddings.assign(files[0][1])
-        first_rows = rows_of(model)
-        sampler.rebuild(model.get_layer("output"))
-        parts = [one for one in model.variables if one.name.startswith("sampler_")]
-        files.append(([np.asarray(one) for one in parts], first_rows))
-        fit(model)
-    for one, other in zip(files[0][0], files[1][0], strict=True):
+        sampler = sampler_table.SAMPLERS[name](N, num_sampled=12, seed=3)
+        output = layer(
+            sampler=sampler,
+            embeddings_dtype=dtype,
+            embeddings_initializer=in_bfloat16(DIRECTIONS),
+            num_shards=num_shards,
+            normalize=normalize,
+        )
+        output.build((None, DIM))
+        for _ in range(4):  # late searches start
+            sampler.prepare(output)
+            draws = sampler.sample(X[:BATCH], Y[:BATCH, np.newaxis], output)
+        state = [weight for weight in output.variables if "sampler_" in weight.name]
+        drawn.append([np.asarray(one) for one in [*tf.nest.flatten(draws), *state]])
+    for one, other in zip(*drawn, strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -1,5 +1,6 @@
 """Tied embeddings: class embeddings that are the table of an embedding layer."""
 
+import itertools
 import zipfile
 
 import h5py
@@ -19,6 +20,7 @@ X, Y = IDS[:, :-1], IDS[:, 1:]
 TABLES = {
     "embedding": lambda: keras.layers.Embedding(WORDS, DIM, name="table"),
     "reversible": lambda: keras.layers.ReversibleEmbedding(WORDS, DIM, name="table"),
+    "bfloat16": lambda: keras.layers.Embedding(WORDS, DIM, dtype="bfloat16", name="table"),
 }
 every_table = pytest.mark.parametrize("make_table", TABLES.values(), ids=TABLES)
 
@@ -58,7 +60,7 @@ class SharedTable(keras.layers.Layer):
 @pytest.mark.parametrize(
     "make_table",
     [TABLES["embedding"], pytest.param(TABLES["reversible"], marks=pytest.mark.slow)],
-    ids=TABLES,
+    ids=["embedding", "reversible"],
 )
 def test_losses_equal_those_of_plain_keras_with_a_shared_variable(make_table):
     ours = tied(make_table)
@@ -94,8 +96,9 @@ def test_there_is_one_table_in_memory_and_in_the_file(make_table, tmp_path):
     np.testing.assert_array_equal(loaded(X), model(X))
 
 
-def test_both_gradients_are_sparse_and_change_only_rows_that_occur():
-    model = tied(sampler=tflo.samplers.UniformSampler(5, seed=3))
+@pytest.mark.parametrize("name", ["embedding", "bfloat16"])
+def test_both_gradients_are_sparse_and_change_only_rows_that_occur(name):
+    model = tied(TABLES[name], tflo.samplers.UniformSampler(5, seed=3))
     before = model.get_layer("head").embeddings.numpy()
     with tf.GradientTape() as tape:
         loss = model.compute_loss(X[:2], Y[:2], model(X[:2], training=True))
@@ -109,11 +112,17 @@ def test_both_gradients_are_sparse_and_change_only_rows_that_occur():
 
 
 @pytest.mark.parametrize(
-    "sampler", slow_but(["inverted_file"], ["inverted_file", "kernel_tree"])
+    "table, sampler",
+    slow_but(
+        [("embedding", "inverted_file")],
+        itertools.product(
+            ["embedding", "bfloat16"], ["inverted_file", "kernel_tree", "lsh", "top_k"]
+        ),
+    ),
 )
-def test_a_resumed_run_equals_an_uninterrupted_one(sampler, tmp_path):
+def test_a_resumed_run_equals_an_uninterrupted_one(table, sampler, tmp_path):
     options = {"batch_size": 32, "shuffle": False, "verbose": 0}
-    model = tied(sampler=sampler)
+    model = tied(TABLES[table], sampler)
     model.fit(X, Y, **options)
     model.save(tmp_path / "model.keras")
     resumed = keras.models.load_model(tmp_path / "model.keras")
@@ -137,6 +146,41 @@ def test_mixed_precision_trains_the_float32_table(policy):
     assert history[-1] < history[0]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "loss, normalize",
+    [
+        (tflo.losses.SampledSoftmaxLoss, False),
+        (tflo.losses.SampledSoftmaxLoss, True),
+        (tflo.losses.NCELoss, False),
+        (tflo.losses.SoftmaxLoss, False),
+    ],
+)
+def test_a_table_in_bfloat16_trains_about_as_one_in_float32(loss, normalize):
+    histories = []
+    for dtype in ("bfloat16", "float32"):
+        keras.utils.set_random_seed(1)
+        table = keras.layers.Embedding(WORDS, DIM, dtype=dtype)
+        head = tflo.layers.LargeOutput(
+            WORDS,
+            tflo.samplers.UniformSampler(20, seed=3),
+            embeddings=table,
+            normalize=normalize,
+            embeddings_dtype="bfloat16" if dtype == "bfloat16" else None,
+        )
+        model = language_model(table, head)
+        values = tf.cast(tf.random.stateless_uniform([WORDS, DIM], (1, 2)) - 0.5, tf.bfloat16)
+        table.embeddings.assign(tf.cast(values, dtype))
+        model.compile(tflo.optimizers.LazyAdam(1e-2), loss())
+        before = model.evaluate(X, Y, verbose=0)
+        losses = model.fit(X, Y, batch_size=32, epochs=6, shuffle=False, verbose=0)
+        histories.append([before, *losses.history["loss"]])
+        assert table.embeddings.dtype == head.embeddings.dtype == dtype
+    np.testing.assert_allclose(histories[0][0], histories[1][0], rtol=1e-5)
+    assert histories[1][-1] < histories[1][1], "the table learns in float32"
+    np.testing.assert_allclose(*histories, rtol=0.1)
+
+
 def test_a_variable_can_be_tied_and_its_layer_saves_it(tmp_path):
     table = TABLES["embedding"]()
     table.build()
@@ -151,8 +195,9 @@ def test_a_variable_can_be_tied_and_its_layer_saves_it(tmp_path):
         model.save(tmp_path / "model.keras")
 
 
-def test_an_embedding_bag_can_be_tied():
-    bags = tflo.layers.EmbeddingBag(WORDS, DIM, padding_id=None)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_an_embedding_bag_can_be_tied(dtype):
+    bags = tflo.layers.EmbeddingBag(WORDS, DIM, padding_id=None, dtype=dtype)
     model = keras.Sequential([bags, tflo.layers.LargeOutput(WORDS, "uniform", embeddings=bags)])
     model.compile(tflo.optimizers.LazyAdam(), tflo.losses.NCELoss(), run_eagerly=True)
     model.fit(X, Y[:, -1], verbose=0)
@@ -226,6 +271,33 @@ def test_logits_equal_those_of_the_reversed_layer_or_it_raises_an_error(table, m
     features = RNG.standard_normal((5, DIM)).astype("float32")
     head = tflo.layers.LargeOutput(WORDS, embeddings=table, use_bias=False)
     np.testing.assert_allclose(head(features), table(features, reverse=True), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "of_table, of_head, message",
+    [
+        (
+            "float32",
+            "bfloat16",
+            "must be bfloat16. Received: .* float32. .* leave `embeddings_",
+        ),
+        ("float16", None, "must be float32 or bfloat16. Received: .* float16. .*'float32'"),
+        ("float16", "bfloat16", "must be bfloat16. Received: .* float16. .*dtype='bfloat16'"),
+    ],
+)
+def test_tables_of_other_dtypes_raise_an_error(of_table, of_head, message):
+    table = keras.layers.Embedding(WORDS, DIM, dtype=of_table)
+    table.build()
+    head = tflo.layers.LargeOutput(WORDS, embeddings=table, embeddings_dtype=of_head)
+    with pytest.raises(ValueError, match=message):
+        head.build((None, DIM))
+
+
+def test_an_optimizer_of_keras_for_a_table_in_bfloat16_raises_an_error():
+    model = tied(TABLES["bfloat16"])
+    model.compile("adam", tflo.losses.SampledSoftmaxLoss(), run_eagerly=True)
+    with pytest.raises(ValueError, match="class rows in bfloat16.*rounds at random"):
+        model.fit(X, Y, verbose=0)
 
 
 def test_features_of_another_width_raise_an_error():

@@ -105,6 +105,30 @@ def test_draws_follow_the_kernel_and_have_its_log_q(form, for_all_simd_levels):
     np.testing.assert_allclose(np.exp(label_log_q, dtype="f8"), expected, rtol=1e-4)
 
 
+@each_form
+def test_rows_in_bfloat16_give_the_bits_of_equal_float32_rows(form, for_all_simd_levels):
+    results, dim = [], 40
+    for dtype in (tf.bfloat16, tf.float32):
+        problem = Problem(dim=dim, **form)
+        rounded = tf.cast(problem.embeddings, tf.bfloat16)
+        problem.embeddings = tf.Variable(tf.cast(rounded, dtype))
+        problem.build()
+        found = [problem.sums.numpy(), *problem.sample(30, np.full([5, 1], 3))]
+        ids = [5, 6, 190, -1]
+        problem.embeddings.scatter_update(
+            tf.IndexedSlices(tf.cast(rounded, dtype)[:3], ids[:3])
+        )
+        found += [problem.update(ids), problem.sums.numpy(), *problem.sample(30, shared=True)]
+        results.append(found)
+        problem.embeddings.scatter_update(
+            tf.IndexedSlices(tf.fill([1, dim], tf.constant(np.inf, dtype)), [77])
+        )
+        with pytest.raises(tf.errors.InvalidArgumentError, match="class 77 violates"):
+            problem.build()
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_a_pool_follows_the_mixture_over_the_examples():
     problem = Problem().build()
     ids, log_q, _ = problem.sample(50_000, shared=True)

@@ -170,6 +170,20 @@ def test_a_build_sorts_the_rows_by_their_codes(kind, num_hashes):
     assert float(lsh_ops.lsh_fresh_share(offsets, ids, some, everything)) == pytest.approx(0.6)
 
 
+def test_a_build_of_rows_in_bfloat16_equals_that_of_equal_float32_rows():
+    rows = tf.random.stateless_normal([70_000, 3], (1, 2))  # more than a block of rows
+    rows, found = tf.cast(rows, tf.bfloat16), []
+    functions = hash_ops.hash_functions("simhash", 3, 4, 2, [1, 2], 8)
+    for dtype in (tf.bfloat16, tf.float32):
+        offsets = tf.Variable(tf.zeros([2, 2**BITS + 1], tf.uint32))
+        ids = tf.Variable(tf.zeros([2, len(rows)], tf.uint32))
+        table = tf.Variable(tf.cast(rows, dtype))
+        lsh_ops.lsh_build(table, functions, offsets, ids, "simhash", 4, 2, BITS)
+        found.append((offsets.numpy(), ids.numpy()))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_tables_that_were_read_keep_their_values():
     offsets, ids = tables()
     before = ids.read_value()

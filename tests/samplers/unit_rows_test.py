@@ -49,7 +49,8 @@ def test_rows_of_any_length_are_found_like_rows_of_equal_length(name, num_shards
     np.testing.assert_array_equal(_found(name, lengths, num_shards)[0], equal)
 
 
-def test_rows_in_bfloat16_of_any_length_are_found():
-    _, equal = _found("inverted_file", np.ones(N), dtype="bfloat16")
-    _, recall = _found("inverted_file", 10 ** RANDOM.uniform(-1, 1, N), dtype="bfloat16")
+@pytest.mark.parametrize("name", SEARCHES)
+def test_rows_in_bfloat16_of_any_length_are_found(name):
+    _, equal = _found(name, np.ones(N), dtype="bfloat16")
+    _, recall = _found(name, 10 ** RANDOM.uniform(-1, 1, N), dtype="bfloat16")
     assert recall > equal - 0.02

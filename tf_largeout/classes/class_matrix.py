@@ -11,7 +11,8 @@ from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, new_products
 from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
-from tf_largeout.types import Elementwise
+from tf_largeout.ops.handles import handle_of
+from tf_largeout.types import Elementwise, VariableOrHandle
 from tf_largeout.variables import bfloat16_rows, replicas, row_observers
 
 
@@ -22,13 +23,16 @@ class ClassMatrix(ClassScorer):
 
     Rows in bfloat16 (`bfloat16_rows`) are read in float32, and their gradients are float32.
     Passes over all classes convert the rows in blocks. A pass with gradients converts all rows
-    at once, because the gradient takes as much memory. The inverted file is the only search
-    structure that supports such rows.
+    at once, because the gradient takes as much memory. If another layer shares such rows, their
+    gradients are bfloat16, because TensorFlow cannot add gradients of two dtypes.
 
     Args:
         embeddings: Keras variable `[num_classes, dim]`, one row per class.
         bias: Keras variable `[num_classes]`, or None.
         owner: Name of the layer, for messages.
+
+    Raises:
+        ValueError: If rows in bfloat16 are on a GPU.
     """
 
     def __init__(
@@ -38,28 +42,20 @@ class ClassMatrix(ClassScorer):
         super().__init__(num_classes, dim, bias is not None, owner)
         self._embeddings, self._bias = embeddings, bias
         self.is_rounded = bfloat16_rows.is_marked(embeddings)
+        self._is_shared = bfloat16_rows.is_shared(embeddings)
+        if self.is_rounded and devices.is_on_gpu(embeddings):
+            raise ValueError(
+                f"Layer '{owner}' has class rows in bfloat16, which must be in the memory of "
+                f"the CPU. Received: rows on {embeddings.value.device}. Build the model in "
+                "`with tf.device('CPU'):`, or use float32 rows."
+            )
 
     def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
         """Returns the `tf.Variable`s of the embeddings and the bias on the current replica.
 
         Raises:
-            ValueError: If they are not float32, which the ops require.
+            ValueError: If they are neither float32 nor rows in bfloat16.
         """
-        self.require_float32_rows()
-        return self.tables()
-
-    def require_float32_rows(self) -> None:
-        """Raises a ValueError if the rows are in bfloat16, and so cannot be searched."""
-        if self.is_rounded:
-            raise ValueError(
-                f"Layer '{self._owner}' has embeddings_dtype='bfloat16', and this search "
-                "structure reads float32 rows. Received: a sampler that searches. Use an "
-                "InvertedFileSampler or a sampler that does not search, such as 'uniform', or "
-                "leave `embeddings_dtype` out."
-            )
-
-    def tables(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """Like `variables`, but the embeddings may be rows in bfloat16."""
         for weight in (None if self.is_rounded else self._embeddings, self._bias):
             if weight is not None and str(weight.dtype) != "float32":
                 raise ValueError(
@@ -92,20 +88,26 @@ class ClassMatrix(ClassScorer):
         Args:
             ids: int64 `[...]`.
         """
-        embeddings = self.tables()[0]
         if not self.is_rounded:
-            return tf.gather(embeddings, ids)
+            return tf.gather(self.variables()[0], ids)
         nothing = tf.zeros([0, self.dim]), tf.zeros([0, 0], tf.int64)
-        flat = tf.reshape(ids, [-1])
-        rows = row_dot_ops.row_dots_and_rows(nothing[0], embeddings, None, nothing[1], flat)[1]
+        flat, rows = tf.reshape(ids, [-1]), self._rows_of_ops()
+        rows = row_dot_ops.row_dots_and_rows(nothing[0], rows, None, nothing[1], flat)[1]
         return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
 
     def all_stored_rows(self) -> tf.Tensor:
         """Returns all rows of the variable, float32 `[num_classes, dim]`."""
-        embeddings = self.tables()[0]
+        embeddings = self.variables()[0]
+        if self._is_shared:
+            return tf.cast(embeddings, tf.float32)
         if self.is_rounded:
             return bfloat16_rows.widened(embeddings)
         return tf.convert_to_tensor(embeddings)
+
+    def _rows_of_ops(self) -> VariableOrHandle:
+        """Returns the embeddings as an argument of `row_dot_ops`."""
+        embeddings = self.variables()[0]
+        return _with_bfloat16_gradient(embeddings) if self._is_shared else embeddings
 
     def as_read(self, rows: tf.Tensor) -> tf.Tensor:
         """Returns class rows, `[..., dim]`, in the form in which the classes are scored."""
@@ -124,8 +126,7 @@ class ClassMatrix(ClassScorer):
         return logits + tf.cast(self._bias.value, features.dtype)
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        embeddings, bias = self.tables()
-        return row_dot_ops.row_dots(features, embeddings, ids, bias)
+        return row_dot_ops.row_dots(features, self._rows_of_ops(), ids, self.variables()[1])
 
     def dots_and_rows(
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
@@ -143,9 +144,8 @@ class ClassMatrix(ClassScorer):
             `(logits, rows, biases)`: float32 `[B, n]`, `[m, dim]` and `[m]`, zeros if the
             classes have no biases.
         """
-        embeddings, bias = self.tables()
         logits, rows, biases = row_dot_ops.row_dots_and_rows(
-            features, embeddings, bias, ids, shared_ids
+            features, self._rows_of_ops(), self.variables()[1], ids, shared_ids
         )
         return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
 
@@ -186,7 +186,7 @@ class ClassMatrix(ClassScorer):
     ) -> tf.Tensor:
         if not training:
             return super().sum_over_classes(features, function)
-        bias = self.tables()[1]
+        bias = self.variables()[1]
 
         def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
             return class_sums.dot_products(features, self.as_read(rows), biases)
@@ -203,7 +203,7 @@ class ClassMatrix(ClassScorer):
         """Like `ClassScorer.mean_logits`, from the means of the embeddings and biases."""
         if self.is_rounded and not training:
             return super().mean_logits(features)
-        bias = self.tables()[1]
+        bias = self.variables()[1]
         mean_row = tf.reduce_mean(self.as_read(self.all_stored_rows()), axis=0)
         means = tf.linalg.matvec(tf.cast(features, tf.float32), mean_row)
         return means if bias is None else means + tf.reduce_mean(bias)
@@ -222,7 +222,7 @@ class ClassMatrix(ClassScorer):
         width: int | tf.Tensor = 1,
         classes: tf.Tensor | None = None,
     ) -> Any:
-        embeddings, bias = self.tables()
+        embeddings, bias = self.variables()
         features = tf.cast(features, tf.float32)
         block = blockwise.block_size(tf.shape(features)[0], self.dim, width)
 
@@ -247,7 +247,7 @@ class ClassMatrix(ClassScorer):
         function: Elementwise = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        bias = self.tables()[1]
+        bias = self.variables()[1]
         return class_sums.exact_scores(
             features,
             labels,
@@ -274,6 +274,24 @@ class ClassMatrix(ClassScorer):
         kept.
         """
         row_observers.observe(self._embeddings, function)
+
+
+def _with_bfloat16_gradient(rows: tf.Variable) -> tf.Tensor:
+    """Returns the handle of rows, for ops with float32 gradients; the gradient is bfloat16.
+
+    The gradient of a lookup by the layer that shares the rows is bfloat16. TensorFlow adds only
+    gradients of the same dtype. So float32 gradients are rounded to the nearest bfloat16.
+    """
+
+    @tf.custom_gradient
+    def narrowed(handle: tf.Tensor) -> Any:
+        def gradient(d_rows: tf.IndexedSlices) -> tf.IndexedSlices:
+            values = tf.cast(d_rows.values, tf.bfloat16)
+            return tf.IndexedSlices(values, d_rows.indices, d_rows.dense_shape)
+
+        return tf.identity(handle), gradient
+
+    return narrowed(handle_of(rows, watch=True))
 
 
 def statistics_in_blocks(

@@ -158,8 +158,8 @@ class _CurrentRows(ClassMatrix):
         super().__init__(weights.vectors, None, owner)
         self._weights = weights
 
-    def tables(self) -> tuple[tf.Variable, tf.Variable | None]:
-        found = super().tables()
+    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        found = super().variables()
         self.current()
         return found
 

@@ -28,7 +28,7 @@ class NormalizedMatrix(ClassMatrix):
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
         """Like `ClassScorer.as_products`: a new variable with the normalized rows."""
         return tf.Variable(self.values(), trainable=False, name="embeddings"), (
-            self.tables()[1]
+            self.variables()[1]
         )
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
@@ -41,9 +41,9 @@ class NormalizedMatrix(ClassMatrix):
 
         The length of a row is computed once, even if its class is in `ids` several times.
         """
-        embeddings, bias = self.tables()
+        bias = self.variables()[1]
         products, rows, _ = row_dot_ops.row_dots_and_rows(
-            features, embeddings, None, ids, shared_ids
+            features, self._rows_of_ops(), None, ids, shared_ids
         )
         is_class = ids >= 0
         flat = tf.reshape(tf.maximum(ids, 0), [-1])

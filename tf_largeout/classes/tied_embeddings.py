@@ -9,6 +9,7 @@ import keras
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.keras_internals import operation_before
 from tf_largeout.types import Config, InitializerLike, TensorLike
+from tf_largeout.variables import bfloat16_rows
 
 
 class TiedEmbeddings:
@@ -55,12 +56,16 @@ class TiedEmbeddings:
             else self._table.shape[0]
         )
 
-    def table(self, dim: int) -> keras.Variable:
-        """Returns the table, for features of width `dim`.
+    def table(self, dim: int, dtype: str | None = None) -> keras.Variable:
+        """Returns the table, for features of width `dim`. A bfloat16 table is marked as such.
+
+        Args:
+            dim: The width.
+            dtype: The dtype that the table must have; None for float32 or bfloat16.
 
         Raises:
             ValueError: If the layer of the table is not built, the table is not one variable
-                of floats, or it has another shape.
+                of floats, or it has another shape or dtype.
         """
         if self.layer is not None and not self.layer.built:
             raise ValueError(
@@ -73,6 +78,13 @@ class TiedEmbeddings:
         table: keras.Variable = self._table if self.layer is None else self.layer.embeddings
         if not isinstance(table, keras.Variable) or "float" not in str(table.dtype):
             raise ValueError(self._not_one_variable(table))
+        if str(table.dtype) not in ([dtype] if dtype else ["float32", "bfloat16"]):
+            raise ValueError(
+                f"Layer '{self._owner}' shares a table, which must be {dtype or 'float32'}"
+                f"{'' if dtype else ' or bfloat16'}. Received: a table of dtype {table.dtype}. "
+                f"Create its layer with dtype='{dtype or 'float32'}'"
+                f"{', or leave `embeddings_dtype` out' if dtype else ''}."
+            )
         self._check_rows(table.shape[0])
         if tuple(table.shape[1:]) != (dim,):
             raise ValueError(
@@ -80,6 +92,8 @@ class TiedEmbeddings:
                 f"features must be {table.shape[1]} wide. Received: features of width {dim}. "
                 f"Put keras.layers.Dense({table.shape[1]}) before it."
             )
+        if table.dtype == "bfloat16":
+            bfloat16_rows.mark(table, is_shared=True)
         return table
 
     def look_for_layer(self, features: TensorLike) -> bool:

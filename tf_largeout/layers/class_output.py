@@ -204,9 +204,7 @@ class ClassOutput(keras.layers.Layer):
             **kwargs: Arguments of `keras.layers.Layer.add_weight`.
         """
         if rows_dtype is not None:
-            weight = bfloat16_rows.add_rows(self, name, shape, initializer)
-            self._require_cpu(weight)
-            return weight
+            return bfloat16_rows.add_rows(self, name, shape, initializer)
         replicas.warn_if_fit_will_fail()
         if callable(initializer):
             initializer = initializers.without_copies(initializer)
@@ -214,14 +212,6 @@ class ClassOutput(keras.layers.Layer):
         with devices.supported_device_scope():
             return self.add_weight(
                 name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
-            )
-
-    def _require_cpu(self, rows: keras.Variable) -> None:
-        if devices.is_on_gpu(rows):
-            raise ValueError(
-                f"Layer '{self.name}' has embeddings_dtype='bfloat16', whose rows must be in "
-                f"the memory of the CPU. Received: rows on {rows.value.device}. Build the "
-                "model in `with tf.device('CPU'):`, or leave `embeddings_dtype` out."
             )
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:

@@ -115,9 +115,10 @@ class LargeOutput(ClassOutput):
             lost: each number is rounded up or down at random, and its expected value is exact.
             Keras's optimizers round to the nearest number, and lose small updates; `fit` with a
             Keras optimizer raises an error. Optimizer slots and biases are float32. The random
-            bits depend on the step and the row, so equal runs give equal rows.
-            `KernelTreeSampler`, `LSHSampler`, tied embeddings, GPUs and exact losses with
-            compute_dtype="bfloat16" are not supported. `class_embeddings()`, `join_models` and
+            bits depend on the step and the row, so equal runs give equal rows. A table that
+            another layer shares (`embeddings`) must itself be bfloat16, such as that of
+            `keras.layers.Embedding(..., dtype="bfloat16")`. GPUs, and exact losses with
+            compute_dtype="bfloat16", are not supported. `class_embeddings()`, `join_models` and
             indexes copy the rows in float32.
         **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,
             metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The
@@ -167,7 +168,7 @@ class LargeOutput(ClassOutput):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.embeddings_dtype = arguments.checked_dtype(embeddings_dtype, embeddings is None)
+        self.embeddings_dtype = arguments.checked_dtype(embeddings_dtype)
         self.normalize = boolean("normalize", normalize)
         self.scale = arguments.checked_scale(scale)
         self.logit_soft_cap = logit_soft_cap
@@ -186,7 +187,9 @@ class LargeOutput(ClassOutput):
         if isinstance(embeddings, dict):
             embeddings = keras.saving.deserialize_keras_object(embeddings)
         if isinstance(embeddings, ItemTower):
-            self.tower = arguments.checked_tower(embeddings, self.num_classes)
+            self.tower = arguments.checked_tower(
+                embeddings, self.num_classes, self.embeddings_dtype
+            )
             refuse_initializer(embeddings_initializer)
         elif embeddings is not None:
             self._tied = TiedEmbeddings(
@@ -259,11 +262,11 @@ class LargeOutput(ClassOutput):
                 "embeddings", shape, self.embeddings_initializer, dtype
             )
         elif self.tied_layer is None:
-            self.embeddings = self._tied.table(dim)
+            self.embeddings = self._tied.table(dim, self.embeddings_dtype)
         else:
             # A plain assignment would make it a weight of this layer, and Keras would save it
             # twice.
-            self.__dict__["embeddings"] = self._tied.table(dim)
+            self.__dict__["embeddings"] = self._tied.table(dim, self.embeddings_dtype)
         self._add_bias()
         matrix = NormalizedMatrix if self.normalize else ClassMatrix
         self.class_matrix = matrix(self.embeddings, self.bias, self.name)

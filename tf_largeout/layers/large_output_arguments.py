@@ -27,12 +27,20 @@ def checked_scale(scale: float | str | None) -> float | str | None:
     return real_number("scale", scale, least=0, allow_least=False)
 
 
-def checked_tower(tower: ItemTower, num_classes: int) -> ItemTower:
+def checked_tower(
+    tower: ItemTower, num_classes: int, embeddings_dtype: str | None
+) -> ItemTower:
     """Returns `tower`, with one row per class.
 
     Raises:
-        ValueError: If it has another number of classes, or there are several replicas.
+        ValueError: If it has another number of classes, there are several replicas, or
+            `embeddings_dtype` is given.
     """
+    if embeddings_dtype is not None:
+        raise ValueError(
+            "An ItemTower computes the class rows in float32. Received: both an ItemTower and "
+            f"embeddings_dtype='{embeddings_dtype}'. Leave one of them out."
+        )
     if tower.num_classes != num_classes:
         raise ValueError(
             f"`embeddings` must have the features of all {num_classes} classes. Received: an "
@@ -68,11 +76,11 @@ def checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
     return count
 
 
-def checked_dtype(embeddings_dtype: Any, has_own_table: bool) -> str | None:
+def checked_dtype(embeddings_dtype: Any) -> str | None:
     """Returns `embeddings_dtype` as a string, or None.
 
     Raises:
-        ValueError: If it is neither "bfloat16" nor None, or the layer has no table of its own.
+        ValueError: If it is neither "bfloat16" nor None.
     """
     if embeddings_dtype is None:
         return None
@@ -85,11 +93,6 @@ def checked_dtype(embeddings_dtype: Any, has_own_table: bool) -> str | None:
             "`embeddings_dtype` must be 'bfloat16', or None for the variable dtype of the "
             f"layer's dtype policy. Received: embeddings_dtype={embeddings_dtype!r}. (float16 "
             "overflows above 65,504, bfloat16 never does.)"
-        )
-    if not has_own_table:
-        raise ValueError(
-            "`embeddings_dtype` is for a layer that creates its own table. Received: both "
-            "`embeddings` and embeddings_dtype='bfloat16'. Leave one of them out."
         )
     return dtype
 

@@ -59,7 +59,7 @@ def kernel_tree_build(
     """Builds a tree over all classes, in place, in O(num_classes dim^2).
 
     Args:
-        embeddings: float32 variable `[num_classes, dim]`.
+        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
         bias: float32 variable `[num_classes]`, or None. A bias is appended to each class row.
         sums: float32 variable of `kernel_tree_shape`.
         leaf_size: Number of classes per leaf.
@@ -99,7 +99,7 @@ def kernel_tree_update(
 
     Args:
         ids: int64 `[num_ids]` in `[-1, num_classes)`, the classes; may repeat, -1 is ignored.
-        embeddings: float32 variable `[num_classes, dim]`.
+        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
         bias: float32 variable `[num_classes]`, or None.
         sums: float32 variable of `kernel_tree_shape`.
         leaf_size: Number of classes per leaf, as passed to `kernel_tree_build`.
@@ -141,7 +141,8 @@ def kernel_tree_sample(
         features: float32 `[batch, dim]`, projected if the tree is over projected rows.
         labels: int64 `[batch, num_labels]` in `[-1, num_classes)`, padded with -1.
         seed: int64 `[2]`; all 128 bits are used.
-        rows: float32 variable `[num_classes, dim]`: embeddings or projected rows.
+        rows: float32 variable `[num_classes, dim]`: embeddings or projected rows. On a CPU the
+            embeddings may be bfloat16.
         bias: float32 variable `[num_classes]`, or None. Must be None for projected rows.
         sums: float32 variable, written by `kernel_tree_build`.
         leaf_size: Number of classes per leaf, as passed to `kernel_tree_build`.

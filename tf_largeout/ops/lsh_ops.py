@@ -37,7 +37,7 @@ def lsh_build(
     addition to the variables. Concurrent readers see either the old or the new tables.
 
     Args:
-        embeddings: float32 variable `[num_classes, dim]`.
+        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
         functions: int32, from `hash_functions`.
         offsets: uint32 variable `[num_tables, 2^bits + 1]`, overwritten.
         ids: uint32 variable `[num_tables, num_classes]`, overwritten.

@@ -19,7 +19,6 @@ def structure_over(
     matrix: ClassScorer,
     make: Callable[[], _One],
     sharded: Callable[[Sequence[RowShard], list[_One]], _Sharded],
-    reads_bfloat16: bool = False,
 ) -> _One | _Sharded:
     """Creates a search structure over the class rows.
 
@@ -27,15 +26,8 @@ def structure_over(
         matrix: The classes.
         make: Makes the structure of a single variable, or of a shard.
         sharded: Makes one structure of those of several shards.
-        reads_bfloat16: Whether its ops read rows in bfloat16.
-
-    Raises:
-        ValueError: If the rows are in bfloat16, and its ops do not read them.
     """
     shards = matrix.shards()
-    for shard in shards:
-        if shard.matrix.is_rounded and not reads_bfloat16:
-            shard.matrix.require_float32_rows()
     parts = [make() for _ in shards]
     return parts[0] if len(parts) == 1 else sharded(shards, parts)
 
@@ -47,8 +39,7 @@ def rows_of(matrix: ClassScorer) -> tuple[Any, Any]:
         `(embeddings, bias)`: the `tf.Variable`s on this replica, and None without biases; for
         classes in shards, tuples of these with an entry per shard.
     """
-    matrices = [shard.matrix for shard in matrix.shards()]
-    variables = [one.tables() if one.is_rounded else one.variables() for one in matrices]
+    variables = [shard.matrix.variables() for shard in matrix.shards()]
     if len(variables) == 1:
         return variables[0]
     embeddings, bias = zip(*variables, strict=True)

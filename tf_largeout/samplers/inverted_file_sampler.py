@@ -117,9 +117,7 @@ class InvertedFileSampler(HardNegativeSampler, Rebuildable):
         super().build(layer)
         unit_length = layer.class_matrix.has_unit_rows
         make = functools.partial(InvertedFile, self.num_lists, self._draws_alone, unit_length)
-        self._file = structure_over(
-            layer.class_matrix, make, ShardedInvertedFile, reads_bfloat16=True
-        )
+        self._file = structure_over(layer.class_matrix, make, ShardedInvertedFile)
         add_weight = functools.partial(self.add_weight, layer)
         self._file.build(layer.num_classes, layer.class_matrix.dim, add_weight)
 

@@ -144,7 +144,8 @@ class HashTables:
         missed during the whole training.
 
         Args:
-            embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
+            embeddings: The rows, `tf.Variable` `[num_rows, dim]` of this replica: float32, or
+                bfloat16 on a CPU.
             seed: int64 `[2]`; equal seeds give equal functions.
         """
         with devices.host_scope(self._functions):
@@ -308,7 +309,7 @@ class HashTables:
         Returns:
             float32 `[m]`: the sum over the vectors of `collision_probability`.
         """
-        cosines = _cosines(vectors, tf.gather(embeddings, ids))
+        cosines = _cosines(vectors, tf.cast(tf.gather(embeddings, ids), tf.float32))
         if rows_of_vectors is not None:
             # A row has angle 0 to itself. Rounding would make it about 4e-4: the angle of a
             # cosine of 1 - x is sqrt(2 x).
@@ -325,7 +326,7 @@ class HashTables:
             float32 scalar in [0, 1].
         """
         ids = tf.range(_NUM_PROBES, dtype=tf.int64) * self._num_rows // _NUM_PROBES
-        codes = self.codes(tf.gather(embeddings, ids))
+        codes = self.codes(tf.cast(tf.gather(embeddings, ids), tf.float32))
         return lsh_fresh_share(*self._variables(), codes, ids)
 
     def are_stale(self, embeddings: tf.Variable) -> tf.Tensor:

@@ -119,7 +119,8 @@ class KernelTree:
 
         Args:
             seed: int64 `[2]`, for the projection; the same in each call.
-            embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
+            embeddings: The rows, `tf.Variable` `[num_rows, dim]` of this replica: float32, or
+                bfloat16 on a CPU.
             bias: float32 `tf.Variable` `[num_rows]`, or None for no biases.
         """
         self._upkeep.now(lambda: self._build(seed, embeddings, bias))
@@ -229,7 +230,7 @@ class KernelTree:
             float32 `[batch, n]`.
         """
         variable, biases = self._drawn_rows(embeddings, bias)
-        rows = tf.gather(variable, ids)
+        rows = tf.cast(tf.gather(variable, ids), tf.float32)
         if biases is not None:
             rows = tf.concat([rows, tf.gather(biases, ids)[:, tf.newaxis]], axis=1)
         products = tf.matmul(self._summed_queries(queries), rows, transpose_b=True)

@@ -46,7 +46,7 @@ class ScheduledHashTables(HashTables):
         Args:
             seed: int64 `[2]`, the seed of the run. The hash functions depend only on it and on
                 the step.
-            embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
+            embeddings: As in `rebuild`.
             bias: Not used: hashes compare directions.
         """
 

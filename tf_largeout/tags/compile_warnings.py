@@ -67,10 +67,10 @@ def require_row_sparse_optimizer(layer: Any) -> None:
         return
     name = type(optimizer).__name__
     raise ValueError(
-        f"Layer '{layer.name}' has embeddings_dtype='bfloat16', whose rows need an optimizer "
-        f"that rounds at random. Received: keras.optimizers.{name}, which would lose small "
-        f"updates. Use tf_largeout.optimizers.{_ROW_SPARSE.get(name, 'LazyAdam')} or "
-        "RowwiseAdagrad, or leave `embeddings_dtype` out."
+        f"Layer '{layer.name}' has class rows in bfloat16, which need an optimizer that "
+        f"rounds at random. Received: keras.optimizers.{name}, which would lose small updates. "
+        f"Use tf_largeout.optimizers.{_ROW_SPARSE.get(name, 'LazyAdam')} or RowwiseAdagrad, or "
+        "use float32 rows."
     )
 
 

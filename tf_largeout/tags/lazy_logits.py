@@ -28,7 +28,7 @@ class LazyLogits(OutputTag):
 
     def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
         super().__init__(layer, features, training)
-        if layer.embeddings_dtype is not None:
+        if layer.class_matrix.uncapped.is_rounded:
             require_row_sparse_optimizer(layer)
         self._candidates: Candidates | None = None
 

@@ -52,15 +52,25 @@ def add_rows(
     return mark(weight)
 
 
-def mark(weight: keras.Variable) -> keras.Variable:
-    """Marks a bfloat16 variable as class rows that are rounded at random, and returns it."""
-    setattr(weight, _MARK, True)
+def mark(weight: keras.Variable, is_shared: bool = False) -> keras.Variable:
+    """Marks a bfloat16 variable as class rows that are rounded at random, and returns it.
+
+    Args:
+        weight: The variable.
+        is_shared: Whether it is the table of another layer.
+    """
+    setattr(weight, _MARK, "shared" if is_shared else "own")
     return weight
 
 
 def is_marked(variable: Any) -> bool:
     """Returns whether a variable has class rows that are rounded at random."""
-    return getattr(variable, _MARK, False)
+    return hasattr(variable, _MARK)
+
+
+def is_shared(variable: Any) -> bool:
+    """Returns whether they are the table of another layer, which looks up rows in bfloat16."""
+    return getattr(variable, _MARK, None) == "shared"
 
 
 def set_rows(weight: keras.Variable, first: int, rows: tf.Tensor) -> None:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "custom_ops/core/base/aligned_array.h"
+#include "custom_ops/core/base/bfloat16_rows.h"
 #include "custom_ops/core/base/simd_level.h"
 #include "custom_ops/core/kernel_tree/kernel_tree_simd.h"
 #include "custom_ops/core/linear_algebra/dense_product_simd.h"
@@ -22,9 +23,13 @@ constexpr int64_t kPairRows = 12;
 
 constexpr int64_t kProjectedRows = 48;  // rows that are projected at once
 
-// Copies the embedding and the bias of a class.
+// Copies the embedding and the bias of a class, in float32.
 void CopyRow(const ClassMatrix& matrix, int64_t id, float* to) {
-  std::copy_n(matrix.embeddings + id * matrix.dim, matrix.dim, to);
+  if (matrix.bfloat16_rows != nullptr) {
+    WidenRow(matrix.bfloat16_rows + id * matrix.dim, matrix.dim, to);
+  } else {
+    std::copy_n(matrix.embeddings + id * matrix.dim, matrix.dim, to);
+  }
   if (matrix.bias != nullptr) to[matrix.dim] = matrix.bias[id];
 }
 
@@ -205,17 +210,24 @@ int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const TreeC
   const ClassMatrix& matrix = rows.matrix;
   const double limit = LargestSquare(shape.num_classes) / SquareOfProjection(rows);
   std::atomic<int64_t> first{shape.num_classes};
-  const auto is_unfit = [&](int64_t c) {
+  const auto is_unfit = [&](int64_t c, std::vector<float>* widened) {
     float square = 0;
-    LARGEOUT_SIMD_DISPATCH(SumSquares, matrix.embeddings + c * matrix.dim, matrix.dim, &square);
+    const float* row = widened->data();
+    if (matrix.bfloat16_rows != nullptr) {
+      WidenRow(matrix.bfloat16_rows + c * matrix.dim, matrix.dim, widened->data());
+    } else {
+      row = matrix.embeddings + c * matrix.dim;
+    }
+    LARGEOUT_SIMD_DISPATCH(SumSquares, row, matrix.dim, &square);
     const double bias = matrix.bias != nullptr ? matrix.bias[c] : 0;
     return !(square + bias * bias <= limit);
   };
   parallel(groups.size(), group * matrix.dim / 4 + 10, [&](int64_t begin, int64_t end) {
+    std::vector<float> widened(matrix.bfloat16_rows != nullptr ? matrix.dim : 0);
     for (int64_t i = begin; i < end; ++i) {
       const int64_t from = groups[i] * group, to = from + shape.size(group, groups[i]);
       for (int64_t c = from; c < to && c < first; ++c) {
-        if (!is_unfit(c)) continue;
+        if (!is_unfit(c, &widened)) continue;
         int64_t before = first;
         while (c < before && !first.compare_exchange_weak(before, c)) {
         }

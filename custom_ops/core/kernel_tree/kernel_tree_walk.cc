@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <atomic>
+#include <utility>
 #include <vector>
 
 #include "custom_ops/core/base/aligned_array.h"
+#include "custom_ops/core/base/bfloat16_rows.h"
 #include "custom_ops/core/base/simd_level.h"
 #include "custom_ops/core/kernel_tree/kernel_tree.h"
 #include "custom_ops/core/kernel_tree/kernel_tree_simd.h"
@@ -16,6 +18,28 @@ namespace {
 constexpr int64_t kMostQueries = 1024;
 constexpr int64_t kMostWalkers = int64_t{1} << 20;
 constexpr int64_t kMostFeatures = int64_t{1} << 25;  // total size of their phi
+
+// The rows of the classes of leaves, in float32. For one thread.
+class LeafRows {
+ public:
+  explicit LeafRows(const KernelTree& tree) : tree_(tree) {}
+
+  // The rows of the last two calls are valid.
+  AdjacentRows operator()(int64_t leaf) {
+    const ClassMatrix& matrix = tree_.rows;
+    const int64_t leaf_size = tree_.shape.leaf_size, first = leaf * leaf_size * matrix.dim;
+    const int64_t size = tree_.shape.size(leaf_size, leaf);
+    if (matrix.bfloat16_rows == nullptr) return {matrix.embeddings + first, size, matrix.dim};
+    std::swap(widened_, older_);
+    widened_.resize(leaf_size * matrix.dim);
+    WidenRow(matrix.bfloat16_rows + first, size * matrix.dim, widened_.data());
+    return {widened_.data(), size, matrix.dim};
+  }
+
+ private:
+  const KernelTree& tree_;
+  std::vector<float> widened_, older_;
+};
 
 // A group of queries and their walkers, on their way from the root to the leaves.
 class Walk {
@@ -77,7 +101,7 @@ class Walk {
   }
 
   // Multiplies the rows of the node of each part by vector_of(query) of its visits, and calls
-  // use(part, products [visits, rows]).
+  // use(part, products [visits, rows]). Each thread has its own copy of rows_of.
   template <class RowsOf, class VectorOf, class Use>
   void Multiply(const RowsOf& rows_of, const VectorOf& vector_of, int64_t num_products,
                 const Use& use) {
@@ -91,9 +115,10 @@ class Walk {
     parallel_(parts.size(), cost, [&](int64_t begin, int64_t end) {
       std::vector<float> products;
       const float* vectors[kMostVisits] = {};
-      for (int64_t p = begin; p < end; ++p) {
+      RowsOf own_rows_of = rows_of;
+      AdjacentRows rows = own_rows_of(parts[begin].node), ahead = rows;
+      for (int64_t p = begin; p < end; ++p, rows = ahead) {
         const Part& part = parts[p];
-        const AdjacentRows rows = rows_of(part.node);
         const int32_t size = part.end - part.begin;
         for (int32_t i = 0; i < size; ++i) {
           const Visit& visit = visits_[part.begin + i];
@@ -101,7 +126,7 @@ class Walk {
           __builtin_prefetch(&walkers_[visit.begin]);
         }
         products.resize(size * rows.num_rows);
-        const AdjacentRows ahead = rows_of(parts[std::min(p + 1, end - 1)].node);
+        if (p + 1 < end) ahead = own_rows_of(parts[p + 1].node);
         LARGEOUT_SIMD_DISPATCH(MultiplyRows, rows, vectors, size, ahead, products.data());
         use(part, products.data());
       }
@@ -178,12 +203,8 @@ class Walk {
   void PickClasses(const TreeSample& sample) {
     const ClassMatrix& matrix = tree_.rows;
     const int64_t leaf_size = tree_.shape.leaf_size;
-    const auto classes_of = [&](int64_t leaf) -> AdjacentRows {
-      return {matrix.embeddings + leaf * leaf_size * matrix.dim,
-              tree_.shape.size(leaf_size, leaf), matrix.dim};
-    };
     Multiply(
-        classes_of, [&](int64_t i) { return query(i); }, leaf_size * (matrix.dim + 50),
+        LeafRows(tree_), [&](int64_t i) { return query(i); }, leaf_size * (matrix.dim + 50),
         [&](const Part& part, const float* products) {
           Masses masses(leaf_size);
           const int64_t size = tree_.shape.size(leaf_size, part.node);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "custom_ops/core/base/bfloat16_rows.h"
 #include "custom_ops/core/base/counting_sort.h"
 
 namespace largeout {
@@ -10,6 +11,7 @@ namespace {
 
 constexpr int64_t kMinChunk = 8192;
 constexpr int64_t kMaxChunks = 16;
+constexpr int64_t kWidenedRows = 65536;  // rows that are float32 at a time
 
 // Each chunk has num_buckets counters. All chunks together have at most num_rows / 2.
 int64_t NumChunks(int64_t num_buckets, int64_t num_rows) {
@@ -36,6 +38,22 @@ void SortIntoBuckets(int64_t num_tables, int64_t num_buckets, int64_t num_rows,
 void BuildLshTables(const HashFamily& family, const float* rows, int64_t num_rows,
                     const ParallelFor& parallel, int32_t* offsets, int32_t* ids) {
   HashRows(family, rows, num_rows, num_rows, parallel, ids);
+  SortIntoBuckets(family.num_tables, int64_t{1} << family.bits, num_rows, parallel, offsets,
+                  ids);
+}
+
+void BuildLshTables(const HashFamily& family, const uint16_t* bfloat16_rows, int64_t num_rows,
+                    const ParallelFor& parallel, int32_t* offsets, int32_t* ids) {
+  const int64_t dim = family.dim;
+  std::vector<float> rows(std::min(num_rows, kWidenedRows) * dim);
+  for (int64_t first = 0; first < num_rows; first += kWidenedRows) {
+    const int64_t size = std::min(kWidenedRows, num_rows - first);
+    parallel(size, dim, [&](int64_t begin, int64_t end) {
+      WidenRow(bfloat16_rows + (first + begin) * dim, (end - begin) * dim,
+               rows.data() + begin * dim);
+    });
+    HashRows(family, rows.data(), size, num_rows, parallel, ids + first);
+  }
   SortIntoBuckets(family.num_tables, int64_t{1} << family.bits, num_rows, parallel, offsets,
                   ids);
 }

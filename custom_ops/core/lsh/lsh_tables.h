@@ -69,6 +69,10 @@ void SortIntoBuckets(int64_t num_tables, int64_t num_buckets, int64_t num_rows,
 void BuildLshTables(const HashFamily& family, const float* rows, int64_t num_rows,
                     const ParallelFor& parallel, int32_t* offsets, int32_t* ids);
 
+// The same tables as for equal float32 rows. Blocks of rows are widened to float32 and hashed.
+void BuildLshTables(const HashFamily& family, const uint16_t* bfloat16_rows, int64_t num_rows,
+                    const ParallelFor& parallel, int32_t* offsets, int32_t* ids);
+
 // Counts the entries (table, id of row i) that are in the bucket of the row's current code:
 // codes [num_rows, num_tables], row_ids [num_rows]. Codes and ids out of range are not counted.
 // O(num_rows num_tables log(bucket size)).
