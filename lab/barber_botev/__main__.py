@@ -17,7 +17,7 @@ ARGUMENTS = {
     "words": ["--epochs", "4", "--estimators", *_WORDS],
 }
 _UNIFORM = [f"ranking_uniform{margin}" for margin in ("", "_1", "_0", "_hinge")]
-RANKING = ["--methods", "uniform", *_UNIFORM, "--seeds", "0", "1", "2"]
+RANKING = ["--methods", "uniform", *_UNIFORM]
 RANKING += ["--out", "benchmark-results/ranking", "--json", "benchmark-results/ranking.json"]
 
 
