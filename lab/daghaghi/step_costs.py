@@ -4,10 +4,11 @@ Measures a step of each form of `LSHSampler`, of static negatives and of the ful
 the forward and the backward pass and `LazyAdam`; the time of a rebuild of the hash tables; and
 their memory. No rebuild falls into the measured steps. Features and labels are random, and all
 forms draw the same number of classes: for each example with the forms "walk", "frequent" and
-"head", for the whole batch with the others. Each number of classes has its own process.
+"head", for the whole batch with the others. Each case has its own process.
 """
 
-import gc
+import itertools
+import pathlib
 import time
 
 import numpy as np
@@ -16,12 +17,13 @@ import tensorflow as tf
 from lab.daghaghi import plots
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
+from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
+from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
 from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
 
+_MOST_SECONDS = 20.0
 _DWTA = {"hash": "dwta", "num_hashes": 5}
 # Title: method, and arguments of the sampler.
 FORMS = {
@@ -40,46 +42,31 @@ FORMS = {
 def main(arguments=None):
     """Measures what the command line asks for, prints the table, draws, returns the report."""
     options = _parser().parse_args(arguments)
-    rows = []
-    report = {"machine": machine.describe(), **_shape(options), "rows": rows}
-    for num_classes in options.num_classes:
-        titles = [
-            t for t in options.forms if t != "full softmax" or num_classes <= options.full
-        ]
-        rows += own_process.call(measure_all, titles, num_classes, options)
-        if options.json:
-            write_json(options.json, report)
-    print(table(rows))
-    if options.png:
-        plots.draw_costs(rows, options.png)
-    return report
+    file = pathlib.Path(options.json or f"{options.out}/step_costs.json")
+    kept = KeptRuns(options.out, file, _line)
+    shape = {name: getattr(options, name) for name in ("dim", "batch_size", "num_sampled")}
+    for num_classes, form in itertools.product(options.num_classes, options.forms):
+        if form != "full softmax" or num_classes <= options.full:
+            case = {"form": form, "num_classes": num_classes, **shape}
+            kept.add(["step", num_classes, form], case, measure, case, options.steps)
+    print(table(kept.runs))
+    plots.draw_costs(kept.runs, file.with_suffix(".png"))
+    return kept.report
 
 
-def measure_all(titles, num_classes, options):
-    """Returns the rows of the report with this number of classes."""
+def measure(case, steps):
+    """Returns the costs of a case: a form with a number of classes and the sizes of a step."""
     machine.use("cpu", 1)
-    task = dense_task(num_classes, options.dim, options.batch_size)
-    rows = []
-    for title in titles:
-        rows.append(
-            {"form": title, "num_classes": num_classes, **_measure(title, task, options)}
-        )
-        print(f"{num_classes:,} classes, {title}: {rows[-1]['cpu_ms']:.1f} ms", flush=True)
-        gc.collect()  # the model: models have reference cycles
-    return rows
-
-
-def _measure(title, task, options):
-    name, arguments = FORMS[title]
+    sizes = {name: case[name] for name in ("dim", "batch_size", "num_sampled")}
+    task = dense_task(case["num_classes"], case["dim"], case["batch_size"])
+    name, arguments = FORMS[case["form"]]
     settings = METHODS[name].settings_for(
-        None, **_shape(options), search_options=arguments, steps_per_execution=1
+        None, **sizes, search_options=arguments, steps_per_execution=1
     )
-    model = METHODS[name].model(task, settings)
-    clock = StepClock(options.steps, options.seconds)
-    steps = WARM_UP + options.steps
+    model, clock = METHODS[name].model(task, settings), StepClock(steps, _MOST_SECONDS)
     model.fit(
         task.train,
-        steps_per_epoch=steps,
+        steps_per_epoch=WARM_UP + steps,
         verbose=0,
         shuffle=False,
         callbacks=[StepTimes(clock)],
@@ -124,8 +111,8 @@ def table(rows):
     return "\n\n".join(markdown([t, *head], list(lines(f))) for f, t in titles.items())
 
 
-def _shape(options):
-    return {name: getattr(options, name) for name in ("dim", "batch_size", "num_sampled")}
+def _line(case):
+    return f"{case['cpu_ms']:.1f} CPU ms per step"
 
 
 def _parser():
@@ -143,9 +130,8 @@ def _parser():
     add("--batch-size", type=int, default=64)
     add("--num-sampled", type=int, default=256)
     add("--steps", type=int, default=20)
-    add("--seconds", type=float, default=20.0, help="measured at most, per form and size")
-    add("--json", help="file for the report")
-    add("--png", help="file for the picture")
+    add("--out", default="benchmark-results/daghaghi", help="directory of the figures")
+    add("--json", help="file of all figures; the picture is written next to it")
     return parser
 
 

@@ -119,9 +119,9 @@ def test_changes_of_table_entries_and_rebuilds_are_measured(tiny, capsys):
 
 @pytest.mark.slow
 def test_costs_of_steps_are_written(tmp_path):
-    json_path, png = tmp_path / "costs.json", tmp_path / "costs.png"
-    text = f"--num-classes 300 600 --full 300 --steps 2 --json {json_path} --png {png}"
+    text = f"--num-classes 300 600 --full 300 --steps 2 --out {tmp_path}"
     report = step_costs.main([*text.split(), "--forms", "LSH, pool, SimHash", "full softmax"])
-    assert json.loads(json_path.read_text()) == report and png.stat().st_size > 1000
-    assert [row["num_classes"] for row in report["rows"]] == [300, 300, 600]
-    assert report["rows"][0]["tables_mb"] > 0 and report["rows"][2]["rebuild_cpu_ms"] > 0
+    assert json.loads((tmp_path / "step_costs.json").read_text()) == report
+    assert (tmp_path / "step_costs.png").stat().st_size > 1000
+    assert [run["num_classes"] for run in report["runs"]] == [300, 300, 600]
+    assert report["runs"][0]["tables_mb"] > 0 and report["runs"][2]["rebuild_cpu_ms"] > 0
