@@ -28,8 +28,9 @@ class LSHSampler(Rebuildable):
     Label"), or by both ("mix and match"). With several queries, such as the features and two
     labels, an example looks up the L buckets of each of them, with equal weight. Class c is in
     one of the buckets of a query with probability `1 - (1 - p^K)^L`, where p is the collision
-    probability of one hash. A step costs O(num_sampled + L) per example, independently of the
-    number of classes. There are four forms:
+    probability of one hash. A search reads O(num_sampled + L) table entries per query,
+    independently of the number of classes N. A rebuild of the tables costs O(K L N). There are
+    four forms:
 
     * `form="pool"`: all examples of the batch share one pool of classes, `[num_sampled]`. With
       SimHash (the default), entries are drawn from the buckets of all examples. The expected
