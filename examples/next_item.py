@@ -11,6 +11,7 @@ To serve the export, see docs/guides/serving.md. Its signature `top_k` takes `ex
 """
 
 import argparse
+import math
 
 import keras
 import numpy as np
@@ -57,8 +58,13 @@ def linux_identifiers(num_users, length=64):
     return tflo.datasets.Interactions.from_numbers(users, pieces.ravel(), None, names, words)
 
 
-def build_models(num_classes, length, dim, sampler, dropout=0.2, ligr=False, blocks=2, heads=2):
-    """Returns a model that trains on all positions, and one that ranks at the last position."""
+def build_models(
+    num_classes, length, dim, sampler, dropout=0.2, ligr=False, blocks=2, heads=2, bias=None
+):
+    """Returns a model that trains on all positions, and one that ranks at the last position.
+
+    `bias` is the first value of the items' biases; None for no biases.
+    """
     layers, ops = keras.layers, keras.ops
     ids = keras.Input([length], dtype="int32")
     rows = keras.initializers.RandomNormal(stddev=0.5 / dim**0.5)
@@ -82,7 +88,11 @@ def build_models(num_classes, length, dim, sampler, dropout=0.2, ligr=False, blo
         h = add(h, layers.Dense(dim)(hidden))
     features = layers.LayerNormalization()(h)
     head = tflo.layers.LargeOutput(
-        num_classes, sampler=sampler, use_bias=False, embeddings=items
+        num_classes,
+        sampler=sampler,
+        use_bias=bias is not None,
+        bias_initializer=keras.initializers.Constant(bias or 0),
+        embeddings=items,
     )
     return keras.Model(ids, head(features)), keras.Model(ids, head(features[:, -1]))
 
@@ -138,7 +148,9 @@ def main(arguments=None):
     name = names.get(options.loss, options.sampler)
     sampler = SAMPLERS[name](data, options.num_sampled) if name else None
     shape = data.num_classes, options.length, options.dim
-    model, next_item = build_models(*shape, sampler, options.dropout, options.ligr)
+    # gBCE sums over the negatives. Without biases, training would lower all logits first.
+    bias = -math.log(options.num_sampled) if options.loss == "gbce" else None
+    model, next_item = build_models(*shape, sampler, options.dropout, options.ligr, bias=bias)
     loss = LOSSES[options.loss]()
     train(model, split, loss, options.learning_rate, options.epochs, options.batch_size)
     next_item.save(options.out)  # Without the metrics of `evaluate`.

@@ -1,6 +1,7 @@
 """Trains our example's model, or keras-rs's recipe, until a `Watch` stops it."""
 
 import importlib.util
+import math
 import pathlib
 
 import keras
@@ -61,13 +62,16 @@ def ours(method, watch, learning_rate, dropout):
     if sampler:
         num_sampled = min(num_sampled, num_classes // 2)
         sampler = program.SAMPLERS[sampler](Counts(data["counts"]), num_sampled)
-    model, _ = program.build_models(num_classes, length, DIM, sampler, dropout, ligr)
+    bias = -math.log(num_sampled) if loss == "gbce" else None
+    shape = num_classes, length, DIM
+    model, _ = program.build_models(*shape, sampler, dropout, ligr, bias=bias)
     model.compile(tflo.optimizers.LazyAdam(learning_rate), program.LOSSES[loss]())
     head = model.layers[-1]
     encoder = keras.Model(model.input, model.layers[-2].output[:, -1])
-    callback = UntilWatchStops(
-        watch, learning_rate, _encode(encoder), lambda: head.embeddings.numpy()
-    )
+    encode, table = _encode(encoder), lambda: head.embeddings.numpy()
+    if bias is not None:
+        encode, table = _with_ones(encode), lambda: _table_with_biases(head)
+    callback = UntilWatchStops(watch, learning_rate, encode, table)
     _fit(model, _batches(data["x"], data["y"]), callback)
     return model.count_params()
 
@@ -75,6 +79,18 @@ def ours(method, watch, learning_rate, dropout):
 def _encode(encoder):
     call = tf.function(lambda ids: encoder(ids, training=False), reduce_retracing=True)
     return lambda history: call(tf.constant(history)).numpy()
+
+
+def _with_ones(encode):
+    def encode_with_ones(history):
+        features = encode(history)
+        return np.concatenate([features, np.ones_like(features[:, :1])], axis=1)
+
+    return encode_with_ones
+
+
+def _table_with_biases(head):
+    return np.concatenate([head.embeddings.numpy(), head.bias.numpy()[:, None]], axis=1)
 
 
 def _batches(*arrays):

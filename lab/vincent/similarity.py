@@ -23,7 +23,6 @@ _EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "word_embeddings.py"
 _FILES = {"simlex999": "simlex999.txt", "wordsim353": "wordsim353.tsv"}
 _OUTPUTS = ("factored", "sampled", "hierarchical", "softmax")
 _WARM_UP = 2  # steps, with the traces
-_WINDOWS = 1_000_000
 
 
 def example():
@@ -141,7 +140,7 @@ def train(output, seed, options):
     )
     model.compile(optimizers.LazyAdam(2e-3), loss)
     clock = _Clock(options.seconds, options.points, score)
-    x, y = module.windows(data.train_tokens, _WINDOWS)
+    x, y = module.windows(data.train_tokens, options.windows)
     model.fit(x, y, options.batch_size, 1000, callbacks=[clock], verbose=0)
     return {
         "output": output,
@@ -175,6 +174,7 @@ def _parser():
     add("--dataset", default="gcide")
     add("--vocabulary", type=int, default=20_000, help="words")
     add("--outputs", nargs="+", choices=_OUTPUTS, default=list(_OUTPUTS))
+    add("--windows", type=int, default=1_000_000, help="different examples of training")
     add("--seconds", type=float, default=60.0, help="of processor time per run")
     add("--points", type=int, default=4, help="scores per run")
     add("--batch-size", type=int, default=512)

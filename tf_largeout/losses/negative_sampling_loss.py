@@ -58,6 +58,9 @@ class NegativeSamplingLoss(SampledLoss):
     classes. With few negatives, the logistic loss makes the probabilities of labels too high.
     This factor reduces the error.
 
+    With "sum", m negatives outweigh the label, so training first lowers all logits. Start the
+    biases at `-log(m)` instead: `bias_initializer=keras.initializers.Constant(...)`.
+
     Args:
         negative_reduction: "sum" over the drawn classes, or the "mean" over them (Barber &
             Botev 2016, eq. 45). With "mean", the label has the same weight as all negatives
