@@ -11,6 +11,7 @@ CUSTOM_OPS = ROOT / "custom_ops"
 
 # Methods of Keras and TensorFlow, not public, that classes of a file may override and call.
 KERAS_OVERRIDES = {
+    "tf_largeout/layers/class_output.py": {"_checkpoint_adapter"},
     "tf_largeout/layers/large_output.py": {"_trackable_children"},
     "tf_largeout/optimizers/row_sparse.py": {
         "_all_reduce_sum_gradients",

@@ -251,6 +251,25 @@ def test_weights_of_another_dtype_are_converted_with_one_warning(
     ]
 
 
+@pytest.mark.parametrize("num_shards", [1, 2])
+@pytest.mark.parametrize("to", ["bfloat16", None])
+def test_a_checkpoint_of_another_dtype_is_an_error_that_changes_nothing(
+    to, num_shards, tmp_path
+):
+    source = model_of(layer(embeddings_dtype=None if to else "bfloat16"))
+    path = tf.train.Checkpoint(model=source).save(tmp_path / "check")
+    target = model_of(
+        layer(embeddings_dtype=to, num_shards=num_shards, bias_initializer="ones")
+    )
+    before = target.get_weights()
+    with pytest.raises(
+        ValueError, match="'output' are .* Received: .* `load_weights` of yours"
+    ):
+        tf.train.Checkpoint(model=target).restore(path)
+    for one, other in zip(before, target.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize("shards", [(1, 3), (3, 1)])
 @pytest.mark.parametrize("dtype", ["bfloat16", None])
 def test_large_tables_are_saved_and_loaded_in_pieces(dtype, shards, tmp_path, monkeypatch):

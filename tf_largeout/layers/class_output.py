@@ -17,7 +17,12 @@ from tf_largeout.ops import devices
 from tf_largeout.tags.compile_warnings import warn_of_keras_metrics, warn_of_probability_loss
 from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables import bfloat16_rows, initializers, replicas
+from tf_largeout.variables import (
+    bfloat16_rows,
+    initializers,
+    replicas,
+    sharded_checkpoint,
+)
 from tf_largeout.wrong_arguments import OF_LAYERS, refuse_wrong_arguments
 
 MANY_LOGITS = 4 * 2**30  # bytes after which `predict` warns
@@ -213,6 +218,11 @@ class ClassOutput(keras.layers.Layer):
             return self.add_weight(
                 name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
             )
+
+    def _checkpoint_adapter(self, path: str) -> Any:
+        if self.built:  # TensorFlow calls it before it restores the weights
+            sharded_checkpoint.require_dtype(self.weights, path, self.name)
+        return super()._checkpoint_adapter(path)
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
         """Returns the tag that gives losses and metrics the features and classes of a step.

@@ -5,7 +5,7 @@ shard, and any range of rows can be read. So a checkpoint does not depend on the
 shards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,6 +15,7 @@ from tf_largeout.keras_internals import sharded_variable
 from tf_largeout.variables import sharded_table
 from tf_largeout.variables.sharded_table import ShardedTable
 
+_ROWS = "/embeddings/.ATTRIBUTES/VARIABLE_VALUE"  # the end of the key of class rows
 _SLICES, _LISTS, _AWAITED = "_largeout_slices", "_largeout_lists", "_largeout_awaited"
 
 
@@ -76,6 +77,36 @@ def restore_slots(owner: Any) -> None:
             )
         for one in _as_saved(child)[len(holder.list) :]:
             holder.list.append(one)
+
+
+def require_dtype(weights: Iterable[keras.Variable], path: str, owner: str) -> None:
+    """Raises a ValueError if a checkpoint has the class rows in another dtype than a layer.
+
+    The rows are found by their name and shape. Several tables of this shape, of which one has
+    the dtype of the layer, raise no error here.
+
+    Args:
+        weights: The weights of the layer.
+        path: Path of the checkpoint.
+        owner: Name of the layer, for the message.
+    """
+    for table in sharded_table.join_shards(weights):
+        if table.name != "embeddings":
+            continue
+        reader = tf.train.load_checkpoint(path)
+        dtypes = {
+            reader.get_variable_to_dtype_map()[key].name
+            for key, shape in reader.get_variable_to_shape_map().items()
+            if key.endswith(_ROWS) and shape == list(table.shape)
+        }
+        dtype = keras.backend.standardize_dtype(table.dtype)
+        if dtypes in ({"float32"}, {"bfloat16"}) and dtype not in dtypes:
+            raise ValueError(
+                f"The class rows of layer '{owner}' are {dtype}. Received: a checkpoint with "
+                f"{dtypes.pop()} rows, and tf.train.Checkpoint does not convert them. Restore "
+                "it into a model with rows of its dtype, call `save_weights` of that model, "
+                "and `load_weights` of yours, which converts them."
+            )
 
 
 def _awaited(owner: Any) -> dict[str, tf.Module]:
