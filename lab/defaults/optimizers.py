@@ -11,15 +11,16 @@ import itertools
 
 import keras
 
+from lab.shared import directions, identifiers
 from lab.shared.command_line import new_parser
-from lab.shared.directions import add_task
 from lab.shared.figures import grid
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.benchmarks.harness import tasks
 from tf_largeout.benchmarks.harness.evaluation import evaluate
 
-add_task()
+directions.add_task()
+identifiers.add_task()
 
 _STEPS_PER_EXECUTION = 16
 
@@ -52,6 +53,7 @@ SHAPES = {
     "directions": (256, 64, 64, samplers.UniformSampler, 470),
     "place_names": (512, 32, 1024, samplers.UniformSampler, 1536),
     "linux_callees": (512, 32, 1024, samplers.LogUniformSampler, 1024),
+    "linux_tokens": (512, 32, 1024, samplers.LogUniformSampler, 3000),
 }
 
 
@@ -94,7 +96,7 @@ def train(task, optimizer, rate, seed=0, steps=None):
     return figures(task, make_optimizer, seed, steps, sample=5000)
 
 
-def figures(task, make_optimizer, seed, steps, sample, **options):
+def figures(task, make_optimizer, seed, steps, sample, measure=None, **options):
     """Trains one model and returns `steps` and the figures of `evaluate`.
 
     Args:
@@ -103,6 +105,7 @@ def figures(task, make_optimizer, seed, steps, sample, **options):
         seed: of weights and draws.
         steps: number of training steps; that of `SHAPES` if it is None.
         sample: number of test examples.
+        measure: function of the model, the task and `sample` to use instead of `evaluate`.
         options: further ones of the `LargeOutput`.
     """
     batch_size, dim, num_sampled, sampler, usual_steps = SHAPES[task]
@@ -118,13 +121,15 @@ def figures(task, make_optimizer, seed, steps, sample, **options):
         steps_per_execution=min(_STEPS_PER_EXECUTION, steps),
     )
     model.fit(problem.train, steps_per_epoch=steps, verbose=0)
+    if measure is not None:
+        return {"steps": steps, **measure(model, problem, sample)}
     return {"steps": steps, **evaluate(model, *problem.test_sample(sample))}
 
 
 def _parser():
     parser = new_parser("defaults.optimizers", __doc__)
     add = parser.add_argument
-    add("--tasks", nargs="+", choices=SHAPES, default=list(SHAPES))
+    add("--tasks", nargs="+", choices=SHAPES, default=list(SHAPES)[:3])
     add("--optimizers", nargs="+", choices=OPTIMIZERS, default=list(OPTIMIZERS))
     add("--rates", nargs="+", type=float, default=[1e-3, 3e-3, 1e-2])
     add("--steps", type=int, help="training steps of each run (default: each task's own)")

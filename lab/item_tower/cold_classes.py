@@ -101,8 +101,22 @@ class Problem:
 
 def train(task, name, seed, options):
     """Trains one model and returns its figures."""
-    keras.utils.set_random_seed(seed)
     problem = Problem(task, options.num_test)
+    model, rows, batches = new_model(problem, task, name, seed, options)
+    clock = StepEnds()
+    model.fit(
+        batches, steps_per_epoch=options.steps, callbacks=[clock], shuffle=False, verbose=0
+    )
+    bag, head = model.layers
+    all_rows = _all_rows(head, rows, problem)
+    found = problem.figures(_best(bag(problem.test[0]).numpy(), all_rows))
+    _, cpu_ms = clock.medians(after=20)
+    return {"steps": options.steps, "cpu_ms": cpu_ms, **found}
+
+
+def new_model(problem, task, name, seed, options):
+    """Returns a compiled model, what its class rows are made of, and training batches."""
+    keras.utils.set_random_seed(seed)
     width, _, sampler = TASKS[task]
     bag = layers.EmbeddingBag(place_names.VOCABULARY_SIZE, options.dim)
     rows = _class_rows(name, problem, bag, options.dim)
@@ -116,19 +130,9 @@ def train(task, name, seed, options):
     model = keras.Sequential([keras.Input([width], dtype="int32"), bag, head])
     rate = keras.optimizers.schedules.PolynomialDecay(1e-2, options.steps, 0.0)
     model.compile(optimizers.LazyAdam(rate), losses.SampledSoftmaxLoss())
-    clock = StepEnds()
     whole = len(problem.train[0]) // _BATCH * _BATCH
-    model.fit(
-        endless_batches(*(part[:whole] for part in problem.train), _BATCH, seed),
-        steps_per_epoch=options.steps,
-        callbacks=[clock],
-        shuffle=False,
-        verbose=0,
-    )
-    all_rows = _all_rows(head, rows, problem)
-    found = problem.figures(_best(bag(problem.test[0]).numpy(), all_rows))
-    _, cpu_ms = clock.medians(after=20)
-    return {"steps": options.steps, "cpu_ms": cpu_ms, **found}
+    train = (part[:whole] for part in problem.train)
+    return model, rows, endless_batches(*train, _BATCH, seed)
 
 
 def nearest(task, options):
@@ -216,9 +220,11 @@ def main(arguments=None):
     file = options.json or f"{options.out}/cold_classes.json"
     kept = KeptRuns(options.out, file, _line, **about)
     for task in options.tasks:
-        run = {"task": task, "model": NEAREST}
-        kept.add(run.values(), run, nearest, task, options)
-        for seed, name in itertools.product(options.seeds, options.models):
+        if NEAREST in options.models:
+            run = {"task": task, "model": NEAREST}
+            kept.add(run.values(), run, nearest, task, options)
+        trained = [name for name in options.models if name != NEAREST]
+        for seed, name in itertools.product(options.seeds, trained):
             run = {"task": task, "model": name, "seed": seed}
             kept.add(run.values(), run, train, task, name, seed, options)
         print(table(kept.runs, task), flush=True)
@@ -233,7 +239,8 @@ def _parser():
     parser = new_parser("item_tower.cold_classes", __doc__)
     add = parser.add_argument
     add("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    add("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    models = [NEAREST, *MODELS]
+    add("--models", nargs="+", choices=models, default=models)
     add("--steps", type=int, default=4000)
     add("--dim", type=int, default=64)
     add("--num-sampled", type=int, default=1024)
