@@ -33,6 +33,7 @@ def data_dir(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_features_with_weights_train_a_model(data_dir):
     task = tasks.load("xmc/tiny", 50)
     features, labels = task.test

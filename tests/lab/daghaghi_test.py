@@ -29,6 +29,7 @@ def arguments(folder, *methods):
     return [*text.split(), str(folder / "runs"), "--methods", *methods]
 
 
+@pytest.mark.slow
 def test_runs_are_kept_and_shown_as_in_the_paper(tiny, capsys):
     report = training.main(arguments(tiny, "lsh_embedding"))
     (run,) = report["runs"]

@@ -168,7 +168,7 @@ def test_rows_that_are_not_finite_raise_an_error_before_they_reach_the_weights()
         "export": lambda: tflo.serving.export(model, "not written"),
     }
     for call in calls.values():
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"output.* must compute"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="layer output must compute"):
             call()
     for was, now in zip(before, model.trainable_weights, strict=True):
         np.testing.assert_array_equal(now, was)

@@ -160,7 +160,8 @@ class TowerMatrix(ClassScorer):
         check = tf.debugging.Assert(
             tf.reduce_all(tf.math.is_finite(rows)),
             [
-                f"The ItemTower of layer '{self._owner}' must compute class rows that are "
+                # Without quotes, which TensorFlow would print as \\'.
+                f"The ItemTower of the layer {self._owner} must compute class rows that are "
                 "finite. Received NaN or infinity. If this is the first step, look for an "
                 "encoder that divides by zero or takes the logarithm of a feature. If not, the "
                 "training has diverged: restore a checkpoint, and lower the learning rate."
