@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from lab.daghaghi import training
 from lab.daghaghi.rows import HASHED, ROWS
-from lab.daghaghi.step_costs import rebuild_ms
+from lab.daghaghi.step_costs import cpu_ms, rebuild_ms
 from lab.shared.command_line import new_parser
 from lab.shared.figures import grid, markdown
 from lab.shared.kept_runs import KeptRuns
@@ -85,7 +85,7 @@ def changes(run, at):
         "num_classes": task.num_classes,
         "changes": found,
         "rebuild_cpu_ms": rebuild_ms(model.layers[-1]),
-        "hash_cpu_ms": _milliseconds(lambda: hashing(touched)),
+        "hash_cpu_ms": cpu_ms(lambda: hashing(touched)),
         "step_cpu_ms": watch.milliseconds(),
     }
 
@@ -137,17 +137,6 @@ class _Hashing:
 
     def __call__(self, rows):
         return lsh_hash(rows, self._functions, *self._family).numpy()
-
-
-def _milliseconds(function, times=5):
-    """Returns the median CPU time of a call after the first."""
-    function()
-    found = []
-    for _ in range(times):
-        start = time.process_time()
-        function()
-        found.append(1e3 * (time.process_time() - start))
-    return round(float(np.median(found)), 2)
 
 
 def tables(runs):

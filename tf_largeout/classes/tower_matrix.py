@@ -160,7 +160,7 @@ class TowerMatrix(ClassScorer):
         check = tf.debugging.Assert(
             tf.reduce_all(tf.math.is_finite(rows)),
             [
-                # Without quotes, which TensorFlow would print as \\'.
+                # Without quotes, before which TensorFlow would print a backslash.
                 f"The ItemTower of the layer {self._owner} must compute class rows that are "
                 "finite. Received NaN or infinity. If this is the first step, look for an "
                 "encoder that divides by zero or takes the logarithm of a feature. If not, the "

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "custom_ops/core/base/aligned_array.h"
-#include "custom_ops/core/base/bfloat16_rows.h"
 #include "custom_ops/core/base/simd_level.h"
+#include "custom_ops/core/class_scan/float_row.h"
 #include "custom_ops/core/kernel_tree/kernel_tree_simd.h"
 #include "custom_ops/core/linear_algebra/dense_product_simd.h"
 
@@ -25,11 +25,8 @@ constexpr int64_t kProjectedRows = 48;  // rows that are projected at once
 
 // Copies the embedding and the bias of a class, in float32.
 void CopyRow(const ClassMatrix& matrix, int64_t id, float* to) {
-  if (matrix.bfloat16_rows != nullptr) {
-    WidenRow(matrix.bfloat16_rows + id * matrix.dim, matrix.dim, to);
-  } else {
-    std::copy_n(matrix.embeddings + id * matrix.dim, matrix.dim, to);
-  }
+  const float* row = FloatRow(matrix, id, to);
+  if (row != to) std::copy_n(row, matrix.dim, to);
   if (matrix.bias != nullptr) to[matrix.dim] = matrix.bias[id];
 }
 
@@ -212,12 +209,7 @@ int64_t FindUnfitClass(const TreeShape& shape, const TreeRows& rows, const TreeC
   std::atomic<int64_t> first{shape.num_classes};
   const auto is_unfit = [&](int64_t c, std::vector<float>* widened) {
     float square = 0;
-    const float* row = widened->data();
-    if (matrix.bfloat16_rows != nullptr) {
-      WidenRow(matrix.bfloat16_rows + c * matrix.dim, matrix.dim, widened->data());
-    } else {
-      row = matrix.embeddings + c * matrix.dim;
-    }
+    const float* row = FloatRow(matrix, c, widened->data());
     LARGEOUT_SIMD_DISPATCH(SumSquares, row, matrix.dim, &square);
     const double bias = matrix.bias != nullptr ? matrix.bias[c] : 0;
     return !(square + bias * bias <= limit);
