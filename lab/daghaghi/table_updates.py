@@ -68,8 +68,7 @@ def changes(run, at):
         run: A dict as of `training.planned`.
         at: Steps after which changes are measured.
     """
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    training.use_threads(1)
     keras.utils.set_random_seed(run["seed"])
     task = tasks.load(run["task"], run["batch_size"], run["seed"])
     settings = training.settings_of(run, task.num_classes, 1)

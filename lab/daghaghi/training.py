@@ -96,6 +96,12 @@ def _used(method, values):
     return {name: None if name in unused else value for name, value in values.items()}
 
 
+def use_threads(threads):
+    """Limits the threads of an op, and runs one op at a time; before TensorFlow has run any."""
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
 def train(run, sample, threads=1):
     """Trains one model; returns its figures at each point, and its costs.
 
@@ -105,8 +111,7 @@ def train(run, sample, threads=1):
         threads: CPU threads; 0 for TensorFlow's choice.
     """
     if threads:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        use_threads(threads)
     keras.utils.set_random_seed(run["seed"])
     task = tasks.load(run["task"], run["batch_size"], run["seed"])
     in_epoch = math.ceil(task.num_examples / run["batch_size"])

@@ -20,6 +20,7 @@ def tiny(tmp_path, monkeypatch):
     write_xmc(tmp_path / "downloads" / "manual" / "xmc" / "tiny", file, file)
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
+    monkeypatch.setattr(training, "use_threads", lambda _: None)  # TensorFlow runs already
     return tmp_path
 
 
