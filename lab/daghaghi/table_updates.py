@@ -4,11 +4,11 @@ The paper deletes and re-adds the rows that a step has changed ("update phase").
 the tables at growing intervals, with new hash functions. This program measures three things on
 a task, with LSH Embedding or another form, and DWTA:
 
-* What a step changes: the share of classes whose rows it changes, and the share of table
-  entries that would move to another bucket after 1, 10 and 50 steps.
-* What an update would cost: the CPU time of a rebuild, and of only hashing the changed rows of
-  one step (an update also finds, deletes and adds their entries).
-* What fresh tables gain: P@1 with rebuilds in every step, or every few steps, and at growing
+* What a step changes (first seed): the share of classes whose rows it changes, and the share
+  of table entries that would move to another bucket after 1, 10 and 50 steps.
+* What an update would cost (first seed): the CPU time of a rebuild, and of only hashing the
+  changed rows of one step (an update also finds, deletes and adds their entries).
+* What fresh tables gain: P@1 with rebuilds in every step, or every few steps, or at growing
   intervals. Rebuilds in every step are the limit of all updates.
 """
 
@@ -33,7 +33,6 @@ from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
 from tf_largeout.search.hash_tables import bits_per_value, most_bits
 
 _AFTER = (1, 10, 50)  # steps
-_GROWING = (50, 1.5)  # the defaults of `HashTableConfig`
 
 
 def main(arguments=None):
@@ -45,14 +44,22 @@ def main(arguments=None):
         options.methods, options.budgets, options.seeds
     ):
         run = _run(options, method, budget, seed)
-        kept.add(["changes", method, budget, seed], run, changes, run, options.at)
+        words = [f"{name}={value}" for name, value in run.items()]
+        if seed == options.seeds[0]:
+            kept.add(["changes", *words], run, changes, run, options.at)
         if budget == options.budgets[0]:
-            for schedule in (*((every, 1.0) for every in options.rebuilds), _GROWING):
-                run = {**_run(options, method, budget, seed), "rebuilds": schedule}
-                words = ["rebuilds", method, *schedule, seed]
-                kept.add(words, run, training.train, run, options.sample)
+            for rebuilds in options.rebuilds:
+                own = {**run, "rebuilds": rebuilds}
+                name = ["rebuilds", *rebuilds, *words]
+                kept.add(name, own, training.train, own, options.sample)
     print(tables(kept.runs))
     return kept.report
+
+
+def schedule(text):
+    """Returns EVERY, or EVERY:GROWTH, as the first interval between rebuilds and its growth."""
+    every, _, growth = text.partition(":")
+    return int(every), float(growth or 1)
 
 
 def _run(options, method, budget, seed):
@@ -177,7 +184,14 @@ def _parser():
     add("--methods", nargs="+", choices=HASHED, default=["lsh_embedding"])
     add("--budgets", nargs="+", type=float, default=[0.05], help="the first one for P@1")
     add("--at", nargs="+", type=int, default=[100, 700], help="steps that are looked at")
-    add("--rebuilds", nargs="+", type=int, default=[1, 10], help="steps between rebuilds")
+    add(
+        "--rebuilds",
+        nargs="+",
+        type=schedule,
+        default=[(1, 1.0), (10, 1.0), (50, 1.5)],  # the last one: as `HashTableConfig`
+        metavar="EVERY[:GROWTH]",
+        help="steps to the second build of the tables, and growth of this interval",
+    )
     add("--hashes", type=int, default=5)
     add("--tables", type=int, default=50)
     add("--epochs", type=float, default=4.0)

@@ -80,6 +80,7 @@ def planned(options):
         "points": options.points,
         "batch_size": options.batch_size,
         "learning_rate": options.learning_rate,
+        **({"on_validation": True} if options.on_validation else {}),
     }
     return [
         {"task": task, "method": method, **_used(method, values), "seed": seed, **fixed}
@@ -113,7 +114,8 @@ def train(run, sample, threads=1):
     if threads:
         use_threads(threads)
     keras.utils.set_random_seed(run["seed"])
-    task = tasks.load(run["task"], run["batch_size"], run["seed"])
+    on_validation = run.get("on_validation", False)
+    task = tasks.load(run["task"], run["batch_size"], run["seed"], on_validation)
     in_epoch = math.ceil(task.num_examples / run["batch_size"])
     every = max(1, round(in_epoch / run["points"]))
     calls = max([c for c in range(1, _LONGEST_CALL + 1) if every % c == 0 and c < every] or [1])
@@ -207,6 +209,7 @@ def _parser():
     add("--learning-rate", type=float, default=1e-4, help="of Adam, constant")
     add("--seeds", nargs="+", type=int, default=[0])
     add("--sample", type=int, default=5000, help="test examples")
+    add("--on-validation", action="store_true", help="hold out training examples as tests")
     add("--threads", type=int, default=1, help="of a training; 0: TensorFlow's choice")
     add("--out", default="benchmark-results/daghaghi", help="directory of the figures")
     add("--json", help="file of all figures; the pictures are written to its folder")

@@ -64,6 +64,9 @@ def test_the_setting_of_each_method():
     assert (sampler.query, sampler.form, sampler.tables.num_hashes) == ("label", "walk", 5)
     unused = next(run for run in runs if run["method"] == "frequency")
     assert unused["hashes"] is None and unused["budget"] == 0.1
+    assert not any("on_validation" in run for run in runs)
+    held_out = training.planned(training._parser().parse_args(["--on-validation"]))
+    assert all(run["on_validation"] for run in held_out)
 
 
 def test_packages_are_written_in_the_format(tmp_path, monkeypatch):
@@ -108,7 +111,7 @@ def test_tables():
 
 @pytest.mark.slow
 def test_changes_of_table_entries_and_rebuilds_are_measured(tiny, capsys):
-    text = "--task xmc/tiny@4 --budgets .25 --at 3 --rebuilds 2 --hashes 1 --tables 4"
+    text = "--task xmc/tiny@4 --budgets .25 --at 3 --rebuilds 2 50:1.5 --hashes 1 --tables 4"
     sizes = ["--epochs", "2", "--batch-size", "16", "--out", str(tiny)]
     report = table_updates.main([*text.split(), *sizes])
     changed, often, growing = report["runs"]
