@@ -38,15 +38,9 @@ def measure(num_classes, options):
     """Measures one size: ms and CPU ms per step, seconds of each phase, peak MiB."""
     keras.utils.set_random_seed(0)
     found, start = {"num_classes": num_classes}, time.perf_counter()
-    model = _model(num_classes, options)
+    model = new_model(num_classes, tflo.samplers.UniformSampler(options.num_sampled), options)
     found["create_seconds"] = time.perf_counter() - start
-    pick = np.random.default_rng(0)
-    batches = tf.data.Dataset.from_tensor_slices(
-        (
-            pick.standard_normal((64, options.batch_size, options.dim), "float32"),
-            pick.integers(num_classes, size=(64, options.batch_size)),
-        )
-    ).repeat()
+    batches = random_batches(num_classes, options)
     times = StepEnds()
     steps = _WARM_UP + options.steps
     model.fit(batches, steps_per_epoch=steps, callbacks=[times], shuffle=False, verbose=0)
@@ -69,12 +63,18 @@ def measure(num_classes, options):
     return found
 
 
-def _model(num_classes, options):
+def random_batches(num_classes, options):
+    """Returns an endless dataset of 64 batches, with normal features and uniform labels."""
+    pick, shape = np.random.default_rng(0), (64, options.batch_size)
+    features = pick.standard_normal((*shape, options.dim), "float32")
+    labels = pick.integers(num_classes, size=shape)
+    return tf.data.Dataset.from_tensor_slices((features, labels)).repeat()
+
+
+def new_model(num_classes, sampler, options):
+    """Returns a compiled model with rows in bfloat16, whose optimizer is built."""
     head = tflo.layers.LargeOutput(
-        num_classes,
-        tflo.samplers.UniformSampler(options.num_sampled),
-        use_bias=False,
-        embeddings_dtype="bfloat16",
+        num_classes, sampler, use_bias=False, embeddings_dtype="bfloat16"
     )
     model = keras.Sequential(
         [keras.Input([options.dim]), keras.layers.Dense(options.dim), head]

@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from lab.largest import planted, steps
+from lab.largest import planted, samplers, steps
 
 
 def options(*arguments):
@@ -64,3 +64,13 @@ def test_steps_reports_each_size(tmp_path):
     rows = steps.main(arguments)["rows"]
     assert [row["num_classes"] for row in rows] == [1000, 2000]
     assert all(row["ms"] > 0 and row["file_mb"] > 0 for row in rows)
+
+
+@pytest.mark.slow
+def test_samplers_reports_each_sampler(tmp_path):
+    arguments = ["--num-classes", "3000", "--steps", "9", "--num-sampled", "64"]
+    rows = samplers.main([*arguments, "--json", str(tmp_path / "a.json")])["rows"]
+    assert [row["sampler"] for row in rows] == list(samplers.SAMPLERS)
+    found = rows[-1]
+    assert found["state_mb"] * 1e6 > (64 + 12) * 3000
+    assert all(found[name] > 0 for name in ("fit_seconds", "update_seconds", "search_step_ms"))

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "custom_ops/core/inverted_file/inverted_file_lists.h"
@@ -37,7 +36,7 @@ void SeedMeans(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
 }
 
 // Assigns each row to the nearest list, and moves each mean to the middle of its rows.
-std::vector<int32_t> Round(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
+std::vector<int32_t> Round(const ClassMatrix& matrix, const RowIds& rows,
                            const ParallelFor& parallel, const InvertedFile& file) {
   std::vector<int32_t> lists = NearestLists(matrix, rows, file, parallel);
   const ListSums sums(matrix, rows, lists, file);
@@ -72,9 +71,7 @@ void FitLists(const ClassMatrix& matrix, PhiloxSeed seed, const ParallelFor& par
   const std::vector<int64_t> rows = SampleRows(matrix.num_classes, num_sampled, seed);
   SeedMeans(matrix, rows, file);
   for (int round = 0; round < kRounds; ++round) Round(matrix, rows, parallel, file);
-  std::vector<int64_t> all(matrix.num_classes);
-  std::iota(all.begin(), all.end(), int64_t{0});
-  PlaceRows(Round(matrix, all, parallel, file), file);
+  PlaceRows(Round(matrix, RowIds(matrix.num_classes), parallel, file), file);
   PackLists(matrix, parallel, file);
 }
 

@@ -63,7 +63,7 @@ bool HasLists(const InvertedFile& file, int64_t num_classes) {
          std::is_sorted(file.offsets, file.offsets + file.num_lists + 1);
 }
 
-std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
+std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const RowIds& rows,
                                   const InvertedFile& file, const ParallelFor& parallel) {
   const std::vector<float> directions = Directions(file, matrix.dim);
   const PackedMeans means({directions.data(), nullptr, file.num_lists, matrix.dim}, parallel);
@@ -86,14 +86,14 @@ std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<i
   return result;
 }
 
-ListSums::ListSums(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
+ListSums::ListSums(const ClassMatrix& matrix, const RowIds& rows,
                    const std::vector<int32_t>& lists, const InvertedFile& file)
     : counts_(file.num_lists),
       last_(file.num_lists),
       sums_(file.num_lists * matrix.dim),
       bias_(file.num_lists) {
   std::vector<float> wide(matrix.dim);
-  for (size_t i = 0; i < rows.size(); ++i) {
+  for (int64_t i = 0; i < rows.size(); ++i) {
     const float* row = ScoredRow(matrix, rows[i], file, wide.data());
     const float bias = matrix.bias != nullptr ? matrix.bias[rows[i]] : 0.0f;
     if (SquaredNorm(row, matrix.dim) == 0.0 || !std::isfinite(bias)) continue;

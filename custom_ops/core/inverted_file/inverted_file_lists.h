@@ -11,17 +11,31 @@
 
 namespace largeout {
 
+// Ids of classes: given ones, or all of [0, num_classes) without memory for them.
+class RowIds {
+ public:
+  explicit RowIds(int64_t num_classes) : size_(num_classes) {}
+  RowIds(const std::vector<int64_t>& ids) : ids_(ids.data()), size_(ids.size()) {}
+
+  int64_t size() const { return size_; }
+  int64_t operator[](int64_t i) const { return ids_ != nullptr ? ids_[i] : i; }
+
+ private:
+  const int64_t* ids_ = nullptr;
+  int64_t size_;
+};
+
 // lists[i] = the list whose mean has the largest cosine with row rows[i], both as 8-bit codes.
 // The first list wins ties, and gets the rows that are zero or have NaN.
-std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
+std::vector<int32_t> NearestLists(const ClassMatrix& matrix, const RowIds& rows,
                                   const InvertedFile& file, const ParallelFor& parallel);
 
 // The sums of the rows of each list. With `unit_length` of the file, rows are first scaled to
 // length 1. Rows that are zero or have NaN are ignored.
 class ListSums {
  public:
-  ListSums(const ClassMatrix& matrix, const std::vector<int64_t>& rows,
-           const std::vector<int32_t>& lists, const InvertedFile& file);
+  ListSums(const ClassMatrix& matrix, const RowIds& rows, const std::vector<int32_t>& lists,
+           const InvertedFile& file);
 
   // Moves mean l towards the mean of the summed rows, by the share counts[l] / size of the
   // distance. size is the larger of sizes[l] and counts[l].
