@@ -20,19 +20,18 @@ _PLACES = 8192  # number of points around which the features of a class lie
 _NOISE = 0.3
 _WARM_UP = 5
 _LEAST_ROOM = 5  # free rows of the log: with fewer, a step takes all folds
-_BATCH_OF_RATES = 512  # the smallest batch size of the learning rates in FACTORED_HEADS
 
 
 def upkeep(name, shape, steps):
     """Returns CPU times of steps at the learning rate of a head of `FACTORED_HEADS`, as a dict.
 
     Args:
-        name: name of the head. Its rate is scaled to a batch below 512.
+        name: name of the head.
         shape: `factored_case.Shape`.
         steps: number of steps.
     """
     head = FACTORED_HEADS[name]
-    rate = head.class_rate * min(1, shape.batch_size / _BATCH_OF_RATES)
+    rate = head.rate_for(shape.batch_size)
     layers = head.layers(shape.num_classes, rate)
     model = keras.Sequential([keras.Input([shape.dim]), *layers])
     step, state = _step(model, head.loss()), model.layers[-1].class_matrix.state

@@ -17,7 +17,7 @@ class FactoredHead:
         title: name in tables and figures.
         loss: function without arguments that creates the loss.
         class_rate: default learning rate of the layer: the first one to try, by the guide on
-            `FactoredOutput`, for batches of 512 or more.
+            `FactoredOutput`, for batches of 512 or more. See `rate_for` for smaller batches.
         absolute: whether the classes are ranked by `|logit|`.
         has_probabilities: whether the loss is the cross entropy of a distribution.
         from_zero: whether the features have length 1 and the class rows start at 0. With random
@@ -31,6 +31,10 @@ class FactoredHead:
     absolute: bool = False
     has_probabilities: bool = False
     from_zero: bool = False
+
+    def rate_for(self, batch_size):
+        """Returns the first rate to try, by the guide, for batches of any size."""
+        return self.class_rate * (1 if self.from_zero else min(1, batch_size / 512))
 
     def layers(self, num_classes, learning_rate):
         """Returns the layers from features to logits."""

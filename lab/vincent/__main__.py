@@ -1,7 +1,8 @@
 """`python -m lab.vincent`: all measurements of the note on Vincent et al. 2015.
 
 Times of the output layer and of the whole model, item ratings with a factored and with a dense
-layer, and similar-word scores. The command line is that of `lab.vincent.similarity`.
+layer, and similar-word scores. The command line is that of `lab.vincent.similarity`. Results
+are in `benchmark-results/`.
 """
 
 import sys
@@ -9,15 +10,20 @@ import sys
 from lab.factored import steps
 from lab.vincent import ratings, similarity
 
-_METHODS = ["factored, squared error", "factored, Taylor softmax", "dense, squared error"]
+STEPS = ["--num-classes", "793471", "--context", "0", "4", "--seconds", "15", "--methods"]
+STEPS += ["factored, squared error", "factored, Taylor softmax", "dense, squared error"]
 
 
-def main(arguments):
-    """Runs the three programs; results are in `benchmark-results/`."""
-    sizes = ["--num-classes", "793471", "--context", "0", "4", "--seconds", "15"]
-    json = ["--json", "benchmark-results/whole_model.json"]
-    steps.main([*sizes, *json, "--methods", *_METHODS])
-    ratings.main([])
+def main(arguments, of_steps=(), of_ratings=()):
+    """Runs the three programs.
+
+    Args:
+        arguments: of `lab.vincent.similarity`.
+        of_steps: added to the command of `lab.factored.steps`.
+        of_ratings: of `lab.vincent.ratings`.
+    """
+    steps.main([*STEPS, "--json", "benchmark-results/whole_model.json", *of_steps])
+    ratings.main(of_ratings)
     similarity.main(arguments)
 
 

@@ -1,4 +1,5 @@
 import json
+import pathlib
 
 import pytest
 
@@ -6,10 +7,25 @@ from lab.factored import steps
 from lab.factored.step_case import METHODS, Shape
 from lab.shared.factored_heads import FACTORED_HEADS
 
+ROOT = pathlib.Path(__file__).parents[2]
+
 
 @pytest.fixture(autouse=True)
 def _in_this_process(monkeypatch):
     monkeypatch.setattr(steps, "measure", lambda function, *args: function(*args))
+
+
+def test_the_lab_has_the_rates_of_the_guide():
+    guide = (ROOT / "docs" / "guides" / "factored_output.md").read_text()
+    smaller = {"taylor": "4 times", "spherical": "a fifth of", "z": "a tenth of"}
+    factors = {"4 times": 4, "a fifth of": 0.2, "a tenth of": 0.1}
+    for name, head in FACTORED_HEADS.items():
+        words = f"{smaller[name]} the batch size" if name in smaller else "0.2"
+        own = f"`{head.loss.__name__}`" + (", features of length 1" * head.from_zero)
+        assert f"| {own} | {head.class_rate:,g} | {words} |" in guide
+        expected = factors[smaller[name]] * 128 if name in smaller else 0.2
+        assert head.rate_for(128) == pytest.approx(expected, rel=0.03)
+        assert head.rate_for(512) == head.rate_for(2048) == head.class_rate
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from lab.vincent import ratings, similarity
+from lab.vincent import __main__, ratings, similarity
 from tests.examples import ratings_test, word_embeddings_test
 from tf_largeout import datasets, layers, losses
 from tf_largeout.benchmarks.harness import machine, own_process
@@ -71,15 +71,28 @@ def test_a_factored_and_a_dense_layer_have_the_same_losses(tmp_path, monkeypatch
 
 
 @pytest.mark.slow
-def test_scores_are_measured_during_training(tmp_path, monkeypatch):
+def test_the_command_of_the_note_makes_its_files(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "load", lambda name, **_: word_embeddings_test._load(name))
+    monkeypatch.setattr(datasets, "ml_100k_ratings", ratings_test._ratings)
+    monkeypatch.setattr(ratings, "_BATCH_SIZE", 8)
+    monkeypatch.chdir(tmp_path)
     wheel = tmp_path / "gensim.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         for name in similarity._FILES.values():
             archive.writestr(f"gensim/test/test_data/{name}", PAIRS)
     arguments = ["--gensim-wheel", str(wheel), "--outputs", "factored", "softmax"]
-    arguments += ["--batch-size", "16", "--seconds", "0.3", "--points", "2"]
-    report = similarity.main([*arguments, "--out", str(tmp_path)])
-    for run in report["runs"]:
+    arguments += ["--batch-size", "16", "--seconds", "0.3", "--points", "2", "--seeds", "1"]
+    of_steps = ["--num-classes", "40", "--dim", "8", "--batch-size", "4", "--seconds", "0.1"]
+    of_ratings = ["--epochs", "1", "--num-items", "24", "--steps", "2", "--seeds", "1"]
+    __main__.main(arguments, of_steps, of_ratings)
+    found = {path.name: path for path in tmp_path.glob("benchmark-results/**/*.json")}
+    assert {"whole_model.json", "ratings.json", "similarity.json"} <= set(found)
+    rows = json.loads(found["whole_model.json"].read_text())["rows"]
+    cases = [(row["context"], row["method"]) for row in rows]
+    assert cases == [(context, method) for context in (0, 4) for method in __main__.STEPS[-3:]]
+    assert all(row["cpu_ms"] > 0 for row in rows)
+    runs = json.loads(found["similarity.json"].read_text())["runs"]
+    assert [run["output"] for run in runs] == ["factored", "softmax"]
+    for run in runs:
         assert run["pairs"] == {"simlex999": 4, "wordsim353": 4}
         assert len(run["points"]) == 2 and -1 <= run["points"][-1]["simlex999"] <= 1
