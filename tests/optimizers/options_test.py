@@ -141,6 +141,18 @@ def test_half_precision_gradient_updates_a_float32_variable(member):
     assert np.all(variable.numpy()[1] < 0)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_a_dense_gradient_of_another_dtype_equals_keras_in_a_graph(dtype):
+    results = []
+    for make in (optimizers.LazyAdam, keras.optimizers.Adam):
+        variable, optimizer = keras.Variable(tf.ones([3, 2]), dtype=dtype), make(0.1, 0.5, 0.5)
+        optimizer.build([variable])
+        tf.function(optimizer.apply)([tf.ones([3, 2], dtype)])
+        results.append(tf.cast(variable.value, "float64"))
+    np.testing.assert_array_equal(*results)
+    assert np.all(results[0] < 1)
+
+
 def test_amsgrad_raises_an_error():
     with pytest.raises(ValueError, match="amsgrad"):
         optimizers.LazyAdam(amsgrad=True)

@@ -206,7 +206,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         for name, beta in (("momentums", self.beta_1), ("velocities", self.beta_2)):
             slot = slot_of(self, name, variable)
             if slot is not None:
-                self.assign(slot, slot.value * tf.pow(beta, skipped))
+                decay = tf.pow(tf.cast(beta, skipped.dtype), skipped)
+                self.assign(slot, slot.value * decay)
 
     def _last_step_of(self, variable: tf.Variable) -> keras.Variable:
         return self._last_steps[index_of(self, variable)]
