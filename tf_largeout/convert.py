@@ -140,8 +140,10 @@ def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
         ValueError: If `model` has no backbone with a `token_embedding`, if its output is not
             computed by this layer, if the table is quantized, or if an argument is given that
             the model determines.
-        TypeError: If the weights are not float32. (Use the policy "mixed_bfloat16", which
-            computes in bfloat16, instead of "bfloat16".)
+        TypeError: If the weights are not float32. With the policy "bfloat16", Adam would not
+            train the backbone: its `1 - beta_2 ** step` is 0 in bfloat16. Use the policy
+            "mixed_bfloat16", which computes in bfloat16. With it, the rows of an untied head
+            can be bfloat16 (`embeddings_dtype="bfloat16"`).
     """
     wrong = sorted(set(large_output_arguments) & set(_FIXED))
     if wrong:
@@ -243,7 +245,8 @@ def _require_float32(embedding: Any) -> None:
         raise TypeError(
             f"The weights of '{embedding.name}' must be float32 and not quantized. Received: "
             f"dtype policy {embedding.dtype_policy}. Load the model with "
-            'dtype="mixed_bfloat16" or "float32".'
+            'dtype="mixed_bfloat16" or "float32": Adam does not change weights in bfloat16, '
+            "because its 1 - beta_2 ** step is 0 in this dtype."
         )
 
 
