@@ -85,7 +85,7 @@ ARROWS = {
         "variables",
         "wrong_arguments",
     },
-    "callbacks": {"arguments", "keras_internals", "layers", "tags"},
+    "callbacks": {"arguments", "atomic_file", "keras_internals", "layers", "tags"},
     "convert": {"keras_internals", "layers", "losses", "optimizers", "types"},
     "join_models": {"layers", "tags"},
     "resizing": {"classes", "keras_internals", "layers", "metrics", "types", "variables"},

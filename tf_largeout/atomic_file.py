@@ -1,4 +1,4 @@
-"""`atomic_file`: writes a file that is complete or absent."""
+"""`atomic_file` and `atomic_path`: write a file that is complete or absent."""
 
 import contextlib
 import fcntl
@@ -30,18 +30,42 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     for unfinished in glob.glob(pattern):
         _remove_unless_locked(unfinished)
     unfinished = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_SUFFIX}")
-    with open(unfinished, "xb") as file:
-        try:
-            with contextlib.suppress(OSError):  # some file systems have no locks
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(unfinished, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(unfinished)
-            raise
+    with open(unfinished, "xb") as file, _renamed_at_end(unfinished, path):
+        with contextlib.suppress(OSError):  # some file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+        file.flush()
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Context with another path, whose file is renamed to `path` when it is complete.
+
+    It is for functions that take a path, such as Keras's `save`. The other path is
+    `.unfinished.NAME` in the same folder. After an error, the old file is unchanged. After a
+    kill, the unfinished file remains, and the next writer replaces it. Only one process at a
+    time may write to `path`.
+
+    Args:
+        path: Path of the file. Its folder must exist.
+    """
+    folder, name = os.path.split(path)
+    unfinished = os.path.join(folder, f".unfinished.{name}")
+    with _renamed_at_end(unfinished, path):
+        yield unfinished
+
+
+@contextlib.contextmanager
+def _renamed_at_end(unfinished: str, path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+        with open(unfinished, "rb") as file:
+            os.fsync(file.fileno())  # some file systems report a full disk only here
+        os.replace(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.remove(unfinished)
+        raise
 
 
 def _remove_unless_locked(path: str) -> None:

@@ -28,6 +28,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from lab.shared.command_line import new_parser
+from tf_largeout.atomic_file import atomic_path
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import size_mb, write_json
 
@@ -104,9 +105,8 @@ def run_piece(model, piece, weights, options):
         found |= model.evaluate(test, verbose=0, return_dict=True)
         found["evaluate_seconds"] = time.perf_counter() - start
     start = time.perf_counter()
-    unfinished = weights.with_name("unfinished.weights.h5")
-    model.save_weights(unfinished)
-    unfinished.replace(weights)
+    with atomic_path(weights) as unfinished:
+        model.save_weights(unfinished)
     found |= {"save_seconds": time.perf_counter() - start, "file_mb": size_mb(weights)}
     return found | {"peak_mb": machine.peak_mb()}
 

@@ -1,10 +1,11 @@
 """`ModelCheckpoint`: a `keras.callbacks.ModelCheckpoint` whose saves are complete or absent."""
 
-import os
-from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import keras
+
+from tf_largeout.atomic_file import atomic_path
 
 
 class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
@@ -44,27 +45,16 @@ class _RenamedSaves:
         self._model = model
 
     def save(self, path: str, **options: Any) -> None:
-        _save_and_rename(self._model.save, path, options)
+        with _atomic(path) as unfinished:
+            self._model.save(unfinished, **options)
 
     def save_weights(self, path: str, **options: Any) -> None:
-        _save_and_rename(self._model.save_weights, path, options)
+        with _atomic(path) as unfinished:
+            self._model.save_weights(unfinished, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
 
-def _save_and_rename(save: Callable[..., None], path: str, options: dict[str, Any]) -> None:
-    if "://" in path:
-        save(path, **options)
-        return
-    folder, name = os.path.split(path)
-    unfinished = os.path.join(folder, f".unfinished.{name}")
-    try:
-        save(unfinished, **options)
-        with open(unfinished, "rb") as file:
-            os.fsync(file.fileno())  # some file systems report a full disk only here
-        os.replace(unfinished, path)
-    except BaseException:
-        if os.path.isfile(unfinished):
-            os.remove(unfinished)
-        raise
+def _atomic(path: str) -> AbstractContextManager[str]:
+    return nullcontext(path) if "://" in path else atomic_path(path)
