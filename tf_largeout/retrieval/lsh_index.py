@@ -32,8 +32,9 @@ class LSHIndex(Index[HashedRows]):
     weights, an `InvertedFileIndex` finds more of the best classes in less time. So use an
     `LSHIndex` only if you need hashing; see lab/retrieval/README.md.
 
-    In addition to the rows, the index uses at most `4.4 num_tables` bytes per class. Each
-    change of the rows hashes all rows again, with the same functions.
+    The index has its own rows in float32, `4 dim` bytes per class, even if the rows of the
+    layer are bfloat16 or are normalized. The tables take at most `4.4 num_tables` more bytes
+    per class. Each change of the rows hashes all rows again, with the same functions.
 
     Args:
         num_candidates: Number of classes to score per query, 4,096 by default. The search is

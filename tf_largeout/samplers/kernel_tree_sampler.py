@@ -57,9 +57,10 @@ class KernelTreeSampler(Rebuildable):
     If the layer has `normalize=True`, `w_c` is the class row scaled to length 1 and h are the
     features scaled to length `scale`, so `o_c` is the logit of the layer.
 
-    The state is stored in weights of the layer. It has about as many floats as the class
-    embeddings, and as many again for the scaled rows with `normalize=True`. With a projection,
-    it has `num_classes p` floats for the projected rows, and about as many for the sums. A
+    The state is stored in float32 weights of the layer, even if the class rows are bfloat16.
+    For rows of width d, the sums take about `4 d` bytes per class, and with `normalize=True`
+    the scaled rows take another `4 d`. (The class rows themselves take `2 d` in bfloat16.) With
+    a projection, the projected rows take `4 p` bytes per class, and the sums about as many. A
     resumed run equals an uninterrupted one.
 
     Args:
