@@ -85,8 +85,7 @@ void RowDotsRowGradient(const MergedRows& merged, const RowDotsGradients& gradie
                              gradients.d_shared_rows};
   const int64_t terms = merged.offsets.back() / merged.size() + 1;
   parallel(merged.size(), terms * dim * kCyclesPerFloat, [&](int64_t begin, int64_t end) {
-    std::vector<float> run(dim);
-    LARGEOUT_SIMD_DISPATCH(SumDotSegments, segments, begin, end, run.data(), d_rows);
+    LARGEOUT_SIMD_DISPATCH(SumDotSegments, segments, begin, end, d_rows);
     if (d_biases != nullptr) SumBiases(merged, gradients, own, begin, end, d_biases);
   });
 }

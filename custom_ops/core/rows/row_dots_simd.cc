@@ -41,57 +41,103 @@ inline float Dot(const float* a, const float* b, int64_t dim) {
   return total;
 }
 
-// Columns [column, column + V * kLanes) of the sum of weights[i] * w_ids[i].
-template <int V>
-inline void SumColumns(const ClassMatrix& matrix, const int64_t* ids, int64_t count,
-                       const int64_t* end_of_ids, const float* weights, int64_t column,
-                       float* sum) {
-  Floats total[V] = {};
-  for (int64_t i = 0; i < count; ++i) {
-    Prefetch(matrix, ids + i, end_of_ids, column);
-    if (ids[i] < 0) continue;
-    const float* row = matrix.embeddings + ids[i] * matrix.dim + column;
-    const Floats weight = Broadcast(weights[i]);
-#pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) total[v] += weight * Load(row + v * kLanes);
+// V vectors of consecutive columns of a row. With kPart, the last vector has only `part`
+// columns.
+template <int V, bool kPart>
+struct Columns {
+  static constexpr int kVectors = V;
+  int64_t part;
+
+  Floats Read(const float* from, int v) const {
+    return kPart && v == V - 1 ? LoadPart(from + v * kLanes, part) : Load(from + v * kLanes);
   }
-#pragma GCC unroll 8
-  for (int v = 0; v < V; ++v) Store(total[v], sum + column + v * kLanes);
+  void Write(Floats value, int v, float* to) const {
+    if (kPart && v == V - 1) {
+      StorePart(value, part, to + v * kLanes);
+    } else {
+      Store(value, to + v * kLanes);
+    }
+  }
+};
+
+template <int V, class Function>
+inline void CallForColumns(int64_t part, int64_t column, const Function& function) {
+  if (part > 0) {
+    function(Columns<V + 1, true>{part}, column);
+  } else if constexpr (V > 0) {
+    function(Columns<V, false>{0}, column);
+  }
 }
 
-inline void SumLastColumns(const ClassMatrix& matrix, const int64_t* ids, int64_t count,
-                           const float* weights, int64_t column, float* sum) {
-  for (int64_t k = column; k < matrix.dim; ++k) sum[k] = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (ids[i] < 0) continue;
-    const float* row = matrix.embeddings + ids[i] * matrix.dim;
-    for (int64_t k = column; k < matrix.dim; ++k) sum[k] += weights[i] * row[k];
+// Calls function(columns, first column) for groups of columns whose sums fit into registers.
+template <class Function>
+inline void ForColumns(int64_t dim, const Function& function) {
+  int64_t column = 0;
+  for (; column + 8 * kLanes <= dim; column += 8 * kLanes) {
+    function(Columns<8, false>{0}, column);
+  }
+  const int64_t part = (dim - column) % kLanes;
+  switch ((dim - column) / kLanes) {
+    case 0:
+      return CallForColumns<0>(part, column, function);
+    case 1:
+      return CallForColumns<1>(part, column, function);
+    case 2:
+      return CallForColumns<2>(part, column, function);
+    case 3:
+      return CallForColumns<3>(part, column, function);
+    case 4:
+      return CallForColumns<4>(part, column, function);
+    case 5:
+      return CallForColumns<5>(part, column, function);
+    case 6:
+      return CallForColumns<6>(part, column, function);
+    default:
+      return CallForColumns<7>(part, column, function);
   }
 }
 
-// sum = weight * row if it is the first row, else sum += weight * row.
-inline void Add(float weight, const float* row, int64_t dim, bool first, float* sum) {
+// sum[V] += weight * row.
+template <int V, bool kPart>
+inline void AddRow(Columns<V, kPart> columns, float weight, const float* row, Floats* sum) {
   const Floats factor = Broadcast(weight);
-  int64_t k = 0;
-  for (; k + kLanes <= dim; k += kLanes) {
-    const Floats old = first ? Floats{} : Load(sum + k);
-    Store(old + factor * Load(row + k), sum + k);
-  }
-  for (; k < dim; ++k) sum[k] = (first ? 0.0f : sum[k]) + weight * row[k];
+#pragma GCC unroll 8
+  for (int v = 0; v < V; ++v) sum[v] += factor * columns.Read(row, v);
 }
 
-// Sums the run that starts at `begin`. Returns where the next run starts.
-inline int64_t SumRun(const DotSegments& in, int64_t begin, int64_t end, float* sum) {
-  const uint32_t per_row = static_cast<uint32_t>(in.per_row);
-  if (end - begin > kRunLength) end = begin + kRunLength;
-  for (int64_t i = begin; i < end; ++i) {
-    const int64_t position = in.positions[i];
-    const bool own = position < in.own_size;
-    const float* row = own ? in.features + static_cast<uint32_t>(position) / per_row * in.dim
-                           : in.d_shared_rows + (position - in.own_size) * in.dim;
-    Add(own ? in.d_logits[position] : 1.0f, row, in.dim, i == begin, sum);
+// The gradients of a run: the rows times their weights.
+struct Run {
+  const DotSegments& in;
+  int64_t begin;
+  int64_t end;
+  uint32_t per_row = static_cast<uint32_t>(in.per_row);
+
+  // Calls add(weight, row) for each gradient.
+  template <class Add>
+  void ForEach(const Add& add) const {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t position = in.positions[i];
+      if (position < in.own_size) {
+        add(in.d_logits[position],
+            in.features + static_cast<uint32_t>(position) / per_row * in.dim);
+      } else {
+        add(1.0f, in.d_shared_rows + (position - in.own_size) * in.dim);
+      }
+    }
   }
-  return end;
+};
+
+inline void SumRun(const Run& run, bool first, int64_t dim, float* sum) {
+  ForColumns(dim, [&](auto columns, int64_t column) {
+    Floats total[columns.kVectors] = {};
+    run.ForEach(
+        [&](float weight, const float* row) { AddRow(columns, weight, row + column, total); });
+    float* const to = sum + column;
+#pragma GCC unroll 8
+    for (int v = 0; v < columns.kVectors; ++v) {
+      columns.Write(first ? total[v] : columns.Read(to, v) + total[v], v, to);
+    }
+  });
 }
 
 }  // namespace
@@ -122,32 +168,27 @@ void SumOwnClasses(const ClassMatrix& matrix, const DotExamples& own, const floa
     const int64_t* ids = own.ids + b * own.per_row;
     const float* weight = weights + b * own.per_row;
     float* sum = sums + b * matrix.dim;
-    int64_t column = 0;
-    for (; column + 8 * kLanes <= matrix.dim; column += 8 * kLanes) {
-      SumColumns<8>(matrix, ids, own.per_row, end_of_ids, weight, column, sum);
-    }
-    if (column + 4 * kLanes <= matrix.dim) {
-      SumColumns<4>(matrix, ids, own.per_row, end_of_ids, weight, column, sum);
-      column += 4 * kLanes;
-    }
-    for (; column + kLanes <= matrix.dim; column += kLanes) {
-      SumColumns<1>(matrix, ids, own.per_row, end_of_ids, weight, column, sum);
-    }
-    if (column < matrix.dim) {
-      SumLastColumns(matrix, ids, own.per_row, weight, column, sum);
-    }
+    ForColumns(matrix.dim, [&](auto columns, int64_t column) {
+      Floats total[columns.kVectors] = {};
+      for (int64_t i = 0; i < own.per_row; ++i) {
+        Prefetch(matrix, ids + i, end_of_ids, column);
+        if (ids[i] < 0) continue;
+        const float* row = matrix.embeddings + ids[i] * matrix.dim;
+        AddRow(columns, weight[i], row + column, total);
+      }
+#pragma GCC unroll 8
+      for (int v = 0; v < columns.kVectors; ++v) columns.Write(total[v], v, sum + column);
+    });
   }
 }
 
-void SumDotSegments(const DotSegments& in, int64_t begin, int64_t end, float* run,
-                    float* rows) {
+void SumDotSegments(const DotSegments& in, int64_t begin, int64_t end, float* rows) {
   for (int64_t segment = begin; segment < end; ++segment) {
-    const int64_t last = in.offsets[segment + 1];
+    const int64_t first = in.offsets[segment], last = in.offsets[segment + 1];
     float* sum = rows + segment * in.dim;
-    int64_t i = SumRun(in, in.offsets[segment], last, sum);
-    while (i < last) {
-      i = SumRun(in, i, last, run);
-      Add(1, run, in.dim, false, sum);
+    for (int64_t i = first; i < last; i += kRunLength) {
+      const int64_t end_of_run = last - i > kRunLength ? i + kRunLength : last;
+      SumRun({in, i, end_of_run}, i == first, in.dim, sum);
     }
   }
 }

@@ -28,15 +28,14 @@ struct DotSegments {
   const float* d_shared_rows;
 };
 
-// These functions process the examples or segments [begin, end). run: dim floats of scratch.
+// These functions process the examples or segments [begin, end).
 #define LARGEOUT_DECLARE_ROW_DOTS(level)                                                       \
   namespace level {                                                                            \
   void DotOwnClasses(const ClassMatrix& matrix, const DotExamples& own, const float* features, \
                      int64_t begin, int64_t end, float* logits);                               \
   void SumOwnClasses(const ClassMatrix& matrix, const DotExamples& own, const float* weights,  \
                      int64_t begin, int64_t end, float* sums);                                 \
-  void SumDotSegments(const DotSegments& segments, int64_t begin, int64_t end, float* run,     \
-                      float* rows);                                                            \
+  void SumDotSegments(const DotSegments& segments, int64_t begin, int64_t end, float* rows);   \
   }
 
 LARGEOUT_DECLARE_ROW_DOTS(generic)

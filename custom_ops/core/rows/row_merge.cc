@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "custom_ops/core/base/counting_sort.h"
@@ -21,8 +22,20 @@ struct Entry {
   int32_t position;
 };
 
+// Without initial values.
 template <typename Id>
-using Entries = std::vector<Entry<Id>>;
+class Entries {
+ public:
+  explicit Entries(int64_t size) : entries_(new Entry<Id>[size]), size_(size) {}
+
+  int64_t size() const { return size_; }
+  Entry<Id>* data() const { return entries_.get(); }
+  Entry<Id>& operator[](int64_t i) const { return entries_[i]; }
+
+ private:
+  std::unique_ptr<Entry<Id>[]> entries_;
+  int64_t size_;
+};
 
 // The ids of one list after another, without a copy.
 template <typename Index>
@@ -33,20 +46,47 @@ struct Lists {
   int64_t size;
 
   Index operator[](int64_t i) const { return i < num_first ? first[i] : second[i - num_first]; }
+
+  // Calls use(id) for the ids [begin, end).
+  template <class Use>
+  void ForEach(int64_t begin, int64_t end, const Use& use) const {
+    for (int64_t i = begin; i < std::min(end, num_first); ++i) use(first[i]);
+    for (int64_t i = std::max(begin, num_first); i < end; ++i) use(second[i - num_first]);
+  }
 };
 
-// The ids that are not negative, in input order.
+// Whether the ids are ascending, distinct and not negative.
+template <typename Index>
+bool Ascend(const Lists<Index>& ids, int64_t begin, int64_t end) {
+  Index before = begin == 0 ? -1 : ids[begin - 1];
+  for (int64_t i = begin; i < end; ++i) {
+    if (ids[i] <= before) return false;
+    before = ids[i];
+  }
+  return true;
+}
+
+// counts[c] becomes the sum of the counts before it. Another element follows, with the total.
+void SumBefore(std::vector<int64_t>* counts) {
+  int64_t total = 0;
+  for (int64_t& count : *counts) total += std::exchange(count, total);
+  counts->push_back(total);
+}
+
+// The ids that are not negative, in input order. kept: their number in each chunk.
 template <typename Id, typename Index>
 Entries<Id> KeptEntries(const Lists<Index>& ids, const Chunks& chunks,
-                        std::vector<int64_t> first) {
-  int64_t num_kept = 0;
-  for (int64_t& count : first) num_kept += std::exchange(count, num_kept);
-  Entries<Id> entries(num_kept);
-  chunks.ForEach(kCyclesPerId, [&](int64_t chunk, int64_t begin, int64_t end) {
-    int64_t place = first[chunk];
-    for (int64_t i = begin; i < end; ++i) {
+                        std::vector<int64_t> kept) {
+  SumBefore(&kept);
+  Entries<Id> entries(kept.back());
+  chunks.ForEach(kCyclesPerId, [&](int64_t chunk, int64_t begin, int64_t) {
+    // Without a branch on the id, which the processor could not predict.
+    const int64_t last = kept[chunk + 1];
+    int64_t i = begin;
+    for (int64_t place = kept[chunk]; place < last; ++i) {
       const Index id = ids[i];
-      if (id >= 0) entries[place++] = {static_cast<Id>(id), static_cast<int32_t>(i)};
+      entries[place] = {static_cast<Id>(id), static_cast<int32_t>(i)};
+      place += id >= 0;
     }
   });
   return entries;
@@ -67,9 +107,7 @@ Chunks ChunksOf(int64_t num_ids, const ParallelFor& parallel) {
 // buckets are faster, because more of them are in the cache.
 template <typename Id>
 void Sort(int64_t max_id, const Chunks& chunks, Entries<Id>* entries) {
-  const auto by_id = [](const Entry<Id>& a, const Entry<Id>& b) { return a.id < b.id; };
-  // Gradients of LargeoutRowDots are already sorted.
-  if (std::is_sorted(entries->begin(), entries->end(), by_id)) return;
+  if (max_id == 0) return;  // all are equal
   const int bits = NumBits(max_id);
   const int num_digits = (bits + kMaxDigitBits - 1) / kMaxDigitBits;
   const int digit_bits = (bits + num_digits - 1) / num_digits;
@@ -83,7 +121,7 @@ void Sort(int64_t max_id, const Chunks& chunks, Entries<Id>* entries) {
     };
     sort.Count(digit);
     sort.Place(digit, [&](int64_t i, int32_t place) { other[place] = from[i]; });
-    entries->swap(other);
+    std::swap(*entries, other);
   }
 }
 
@@ -94,26 +132,47 @@ bool StartsSegment(const Entries<Id>& entries, int64_t i) {
 
 template <typename Id>
 MergedRows Segments(const Entries<Id>& entries, const Chunks& chunks) {
-  std::vector<int64_t> first(chunks.count(), 0);
+  std::vector<int64_t> starts(chunks.count(), 0);
   chunks.ForEach(kCyclesPerId, [&](int64_t chunk, int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) first[chunk] += StartsSegment(entries, i);
+    int64_t count = 0;
+    for (int64_t i = begin; i < end; ++i) count += StartsSegment(entries, i);
+    starts[chunk] = count;
   });
-  int64_t num_segments = 0;
-  for (int64_t& count : first) num_segments += std::exchange(count, num_segments);
+  SumBefore(&starts);
 
   MergedRows merged;
-  merged.ids.resize(num_segments);
-  merged.offsets.resize(num_segments + 1);
+  merged.ids.resize(starts.back());
+  merged.offsets.resize(starts.back() + 1);
   merged.positions.resize(entries.size());
-  merged.offsets.back() = static_cast<int64_t>(entries.size());
+  merged.offsets.back() = entries.size();
   chunks.ForEach(kCyclesPerId, [&](int64_t chunk, int64_t begin, int64_t end) {
-    int64_t segment = first[chunk];
-    for (int64_t i = begin; i < end; ++i) {
-      merged.positions[i] = entries[i].position;
-      if (!StartsSegment(entries, i)) continue;
-      merged.ids[segment] = entries[i].id;
-      merged.offsets[segment++] = i;
+    for (int64_t i = begin; i < end; ++i) merged.positions[i] = entries[i].position;
+    // Without a branch on StartsSegment, as above.
+    const int64_t first = starts[chunk], last = starts[chunk + 1];
+    int64_t i = begin;
+    for (int64_t segment = first; segment < last; ++i) {
+      merged.offsets[segment] = i;
+      segment += StartsSegment(entries, i);
     }
+    for (int64_t segment = first; segment < last; ++segment) {
+      merged.ids[segment] = entries[merged.offsets[segment]].id;
+    }
+  });
+  return merged;
+}
+
+// The same for ids that are ascending and distinct, as those of LargeoutRowDotsGrad.
+template <typename Index>
+MergedRows SegmentsOfAscending(const Lists<Index>& ids, const Chunks& chunks) {
+  MergedRows merged;
+  merged.ids.resize(ids.size);
+  merged.offsets.resize(ids.size + 1);
+  merged.positions.resize(ids.size);
+  merged.offsets.back() = ids.size;
+  chunks.ForEach(kCyclesPerId, [&](int64_t, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) merged.ids[i] = ids[i];
+    for (int64_t i = begin; i < end; ++i) merged.offsets[i] = i;
+    for (int64_t i = begin; i < end; ++i) merged.positions[i] = static_cast<int32_t>(i);
   });
   return merged;
 }
@@ -134,18 +193,25 @@ MergedRows MergeRows(const Index* ids, int64_t num_ids, const ParallelFor& paral
                      const Index* more_ids, int64_t num_more) {
   const Lists<Index> lists{ids, num_ids, more_ids, num_ids + num_more};
   const Chunks chunks = ChunksOf(lists.size, parallel_for);
-  std::vector<int64_t> kept(chunks.count(), 0), largest(chunks.count(), 0);
+  std::vector<int64_t> kept(chunks.count()), bits(chunks.count());
+  std::vector<char> ascend(chunks.count());
   chunks.ForEach(kCyclesPerId, [&](int64_t chunk, int64_t begin, int64_t end) {
-    int64_t count = 0, max_id = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t id = lists[i];
-      count += id >= 0;
-      max_id = std::max(max_id, id);
-    }
-    kept[chunk] = count;
-    largest[chunk] = max_id;
+    ascend[chunk] = Ascend(lists, begin, end);
+    // Without comparisons, so that the compiler can use vectors.
+    uint64_t count = 0, bits_of_chunk = 0;
+    lists.ForEach(begin, end, [&](Index id) {
+      const uint64_t is_kept = ~static_cast<uint64_t>(int64_t{id}) >> 63;
+      count += is_kept;
+      bits_of_chunk |= static_cast<uint64_t>(int64_t{id}) & -is_kept;
+    });
+    kept[chunk] = static_cast<int64_t>(count);
+    bits[chunk] = static_cast<int64_t>(bits_of_chunk);
   });
-  const int64_t max_id = *std::max_element(largest.begin(), largest.end());
+  if (std::all_of(ascend.begin(), ascend.end(), [](char yes) { return yes; })) {
+    return SegmentsOfAscending(lists, chunks);
+  }
+  int64_t max_id = 0;  // or a number of as many bits
+  for (const int64_t of_chunk : bits) max_id |= of_chunk;
   return max_id <= std::numeric_limits<uint32_t>::max()
              ? Merge<uint32_t>(lists, chunks, std::move(kept), max_id, parallel_for)
              : Merge<int64_t>(lists, chunks, std::move(kept), max_id, parallel_for);

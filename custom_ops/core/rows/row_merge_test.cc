@@ -43,6 +43,23 @@ TEST(SortedIdsKeepTheirPlaces) {
   EXPECT_EQ(merged.positions, (std::vector<int32_t>{0, 1, 2, 3}));
 }
 
+TEST(DistinctSortedIdsAreTheirOwnSegments) {
+  Ids ids, offsets{0};
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < 70001; ++i) {
+    ids.push_back(i * 3);
+    positions.push_back(static_cast<int32_t>(i));
+    offsets.push_back(i + 1);
+  }
+  for (const MergedRows& merged : {Merge(ids), Merge(ids, ThreadedFor)}) {
+    EXPECT_EQ(merged.ids, ids);
+    EXPECT_EQ(merged.offsets, offsets);
+    EXPECT_EQ(merged.positions, positions);
+  }
+  ids[40000] = 0;  // in the middle of a range of a thread
+  EXPECT_EQ(Merge(ids, ThreadedFor).positions[1], 40000);
+}
+
 TEST(NoIdsMakeNoSegments) {
   const MergedRows merged = Merge({});
   EXPECT_EQ(merged.size(), 0);
