@@ -93,7 +93,7 @@ class TowerMatrix(ClassScorer):
         own_rows = tf.reshape(own_rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
         features = tf.cast(features, tf.float32)
         if ids.shape[-1] == 1:  # products of vectors are faster here than those of matrices
-            logits = tf.reduce_sum(own_rows * features[..., tf.newaxis, :], axis=-1)
+            logits = _dots(own_rows, tf.expand_dims(features, -2))
         else:
             logits = tf.linalg.matvec(own_rows, features)
         biases = tf.zeros(tf.shape(shared_ids))
@@ -218,6 +218,20 @@ def _gather_distinct(rows: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
         return tf.gather(rows, places), gradient
 
     return gather(rows)
+
+
+@tf.custom_gradient
+def _dots(rows: tf.Tensor, features: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """Returns the sums over the last dimension of `rows * features`, of equal shapes.
+
+    Its gradient is faster than TensorFlow's, which repeats the gradient of each sum.
+    """
+
+    def gradient(d_dots: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        d_dots = tf.expand_dims(d_dots, -1)
+        return d_dots * features, d_dots * rows
+
+    return tf.reduce_sum(rows * features, axis=-1), gradient
 
 
 def _trains() -> bool:

@@ -259,13 +259,19 @@ class EmbeddingBag(IdLayer):
         used = ids - is_padding * padding_id if padding_id else ids
         with tf.control_dependencies([self.check_range(used)]):
             ids = used - is_padding
-        factors = tf.cast(1 - is_padding, tf.float32)
+        sum_of_bags = functools.partial(tf.reduce_sum, axis=1, keepdims=True)
         if weights is not None:
             weights = tf.cast(tf.reshape(weights, flat), tf.float32)
             factors = tf.where(is_padding > 0, tf.zeros_like(weights), weights)
-        if self.combiner != "sum":
-            sum_of_bags = functools.partial(tf.reduce_sum, axis=1, keepdims=True)
-            factors = tf.math.divide_no_nan(factors, self._divisor(factors, sum_of_bags))
+            if self.combiner != "sum":
+                factors = tf.math.divide_no_nan(factors, self._divisor(factors, sum_of_bags))
+        elif self.combiner == "sum":
+            factors = tf.ones(flat)
+        else:
+            # One factor per bag, also for its padding, whose weights the op ignores.
+            count = tf.cast(flat[1] - sum_of_bags(is_padding), tf.float32)
+            factors = tf.math.reciprocal_no_nan(self._divisor_of_count(count))
+            factors = tf.broadcast_to(factors, flat)
         return shape, bag_ops.bag_sums(table, ids, factors, weights is not None)
 
     def _combined_by_core_ops(
@@ -292,6 +298,10 @@ class EmbeddingBag(IdLayer):
         if self.combiner == "mean":
             return sum_of_bags(weights)
         return tf.sqrt(sum_of_bags(weights * weights))
+
+    def _divisor_of_count(self, count: tf.Tensor) -> tf.Tensor:
+        """Like `_divisor`, for `count` ids with weights of 1."""
+        return count if self.combiner == "mean" else tf.sqrt(count)
 
 
 def _segment_sum(values: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
