@@ -117,6 +117,21 @@ def test_answers_follow_the_current_weights(options, tmp_path):
     np.testing.assert_array_equal(signature(**{name: X})["ids"], best)
 
 
+def test_one_layer_encodes_the_inputs_and_the_classes_also_after_loading(tmp_path):
+    bag = tflo.layers.EmbeddingBag(20, DIM)
+    words = RANDOM.integers(0, 20, [N, 3])
+    output = tflo.layers.LargeOutput(N, "uniform", embeddings=tflo.layers.ItemTower(words, bag))
+    inputs = keras.Input([2], dtype="int64")
+    model = keras.Model(inputs, output(bag(inputs)))
+    assert len(model.trainable_weights) == 2  # the table and the biases
+    logits = model(words[:5, :2])
+    np.testing.assert_allclose(logits, bag(words[:5, :2]) @ tf.transpose(bag(words)), rtol=1e-5)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.layers[-1].tower.encoder is loaded.layers[1]
+    np.testing.assert_array_equal(loaded(words[:5, :2]), logits)
+
+
 def test_margins_of_all_classes_train_the_tower():
     tower = _tower()
     model = _model(tower, sampler=None, normalize=True, use_bias=False)

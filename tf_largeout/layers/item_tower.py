@@ -25,6 +25,17 @@ class ItemTower(keras.layers.Layer):
     output = tflo.layers.LargeOutput(5_000, sampler="uniform", embeddings=tower)
     ```
 
+    If inputs and classes have features of the same kind, such as words, one layer can encode
+    both:
+
+    ```python
+    words = np.random.randint(1, 1_000, size=[5_000, 8])  # of 5,000 classes
+    bag = tflo.layers.EmbeddingBag(1_000, 64)
+    tower = tflo.layers.ItemTower(words, bag)
+    output = tflo.layers.LargeOutput(5_000, sampler="uniform", embeddings=tower)
+    model = keras.Sequential([keras.Input([8], dtype="int64"), bag, output])
+    ```
+
     A training step computes only the rows of its labels and sampled classes, each once. So use
     a sampler that shares its classes among the examples. The step computes all rows if a Keras
     loss or metric, another layer or your own `train_step` may read the logits. `evaluate`,
@@ -37,7 +48,8 @@ class ItemTower(keras.layers.Layer):
             the structure of the encoder's inputs. Row c belongs to class c. They are stored as
             weights that are not trained, and saved with the model.
         encoder: Keras layer or model with the output `[n, dim]`, where `dim` is the width of
-            the output layer's features.
+            the output layer's features. It may also be a layer of the model that encodes the
+            inputs.
         free_rows: Whether each class also has a trained row, which starts at 0. Defaults to
             False.
         **kwargs: Arguments of `keras.layers.Layer`.
@@ -88,8 +100,10 @@ class ItemTower(keras.layers.Layer):
                     autocast=False,
                 )
             )
-        spec = [keras.KerasTensor((None, *one.shape[1:]), one.dtype) for one in self._values]
-        rows = self.encoder(keras.tree.pack_sequence_as(given, spec))
+        # Not symbolic tensors: if a functional model also calls the encoder, it could not be
+        # loaded.
+        example = [tf.zeros((1, *one.shape[1:]), one.dtype) for one in self._values]
+        rows = self.encoder(keras.tree.pack_sequence_as(given, example))
         dim = input_shape[-1]
         if len(rows.shape) != 2 or rows.shape[1] != dim:
             raise ValueError(
@@ -103,6 +117,7 @@ class ItemTower(keras.layers.Layer):
                 initializer="zeros",
                 autocast=False,
             )
+        spec = [keras.KerasTensor((None, *one.shape[1:]), one.dtype) for one in self._values]
         self.__dict__["_given"] = keras.tree.pack_sequence_as(given, spec)
         self.built = True
 
