@@ -45,7 +45,9 @@ def test_creating_many_layers_causes_no_tensorflow_warning(caplog):
 
 
 @pytest.mark.parametrize(
-    "form", [np.asarray, tf.constant, np.ndarray.tolist], ids=["array", "tensor", "list"]
+    "form",
+    [np.asarray, tf.constant, np.ndarray.tolist, lambda x: tf.cast(x, tf.bfloat16)],
+    ids=["array", "tensor", "list", "bfloat16"],
 )
 @pytest.mark.parametrize("in_function", [False, True])
 def test_arrays_are_used_as_initial_values(form, in_function):
@@ -53,7 +55,7 @@ def test_arrays_are_used_as_initial_values(form, in_function):
         N, embeddings_initializer=form(ROWS), bias_initializer=form(BIASES)
     )
     (tf.function(head) if in_function else head)(np.ones([2, DIM], "float32"))
-    np.testing.assert_array_equal(head.embeddings, ROWS.astype("float32"))
+    np.testing.assert_array_equal(head.embeddings, np.asarray(form(ROWS), "float32"))
     np.testing.assert_array_equal(head.bias, BIASES)
     assert head.embeddings.dtype == head.bias.dtype == "float32"
 
@@ -80,6 +82,13 @@ def test_arrays_of_another_shape_report_both_shapes(name):
 def test_arrays_that_are_not_numeric_raise_an_error(name, bad):
     with pytest.raises(ValueError, match=f"`{name}` must be .* array of numbers"):
         layers.LargeOutput(N, **{name: bad})
+
+
+@pytest.mark.parametrize("name", ["embeddings_initializer", "bias_initializer"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e39])
+def test_arrays_that_are_not_finite_raise_an_error(name, bad):
+    with pytest.raises(ValueError, match=f"`{name}` must be finite"):
+        layers.LargeOutput(2, **{name: [1.0, bad]})
 
 
 def test_nce_starts_with_probabilities_that_sum_to_one():

@@ -183,7 +183,7 @@ def test_the_model_does_not_change_if_resizing_fails():
         ((GROWN, [N]), f"from 0 to {N - 1}. Received: {N}"),
         ((10, np.arange(11)), "names 11 classes, more than num_classes=10"),
         ((GROWN, None, np.zeros([3, DIM])), r"shape must be \(7, 5\). Received.*\(3, 5\)"),
-        ((GROWN, None, np.full([7, DIM], np.nan)), "not all finite"),
+        ((GROWN, None, np.full([7, DIM], np.nan)), "`initializer` must be finite"),
         ((GROWN, None, "no such"), "no such"),
     ],
 )

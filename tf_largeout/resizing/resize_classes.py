@@ -1,7 +1,6 @@
 """`resize_classes`: a trained model with more, fewer or other classes."""
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from tf_largeout.classes.class_changes import ClassChange
@@ -90,12 +89,11 @@ def _new_rows(
         return None
     chosen = initializers.get("initializer", initializer, keras.initializers.Zeros())
     if isinstance(chosen, initializers.ArrayInitializer):
-        if chosen.values.shape != (num_new, dim) or not np.all(np.isfinite(chosen.values)):
+        if chosen.values.shape != (num_new, dim):
             raise ValueError(
-                "An array in `initializer` must have finite numbers, one row for each of the "
+                "An array in `initializer` must have one row for each of the "
                 f"{num_new} new classes, so its shape must be {(num_new, dim)}. Received: an "
-                f"array of shape {chosen.values.shape} and dtype {chosen.values.dtype}"
-                f"{'' if np.all(np.isfinite(chosen.values)) else ', not all finite'}."
+                f"array of shape {chosen.values.shape} and dtype {chosen.values.dtype}."
             )
     return tf.cast(chosen((num_new, dim), dtype="float32"), tf.float32)
 

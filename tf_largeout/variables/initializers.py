@@ -87,19 +87,32 @@ def get(
 
     Raises:
         ValueError: If `identifier` is not an initializer, or an array of something other than
-            numbers.
+            numbers that are finite in float32.
     """
     if identifier is None:
         return default
     if not (tf.is_tensor(identifier) or isinstance(identifier, (np.ndarray, list, tuple))):
         return keras.initializers.get(identifier)
     values = np.asarray(identifier)
-    if not np.issubdtype(values.dtype, np.number):
+    is_bfloat16 = values.dtype == tf.bfloat16.as_numpy_dtype  # not a number for numpy
+    if not (is_bfloat16 or np.issubdtype(values.dtype, np.number)):
         raise ValueError(
             f"`{name}` must be an initializer or an array of numbers. Received an array of "
             f"{values.dtype}."
         )
+    _require_finite(name, values)
     return ArrayInitializer(name, values)
+
+
+def _require_finite(name: str, values: np.ndarray) -> None:
+    largest = np.finfo(np.float32).max
+    # Without a copy of the array. NaN fails both comparisons.
+    if values.size and not (values.min() >= -largest and values.max() <= largest):
+        raise ValueError(
+            f"An array in `{name}` must be finite in float32. Received: numbers from "
+            f"{values.min()} to {values.max()}. Remove NaN and infinity, and divide larger "
+            "numbers."
+        )
 
 
 def get_for_embeddings(identifier: InitializerLike | TensorLike | None) -> Initializer:
