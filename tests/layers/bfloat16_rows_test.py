@@ -253,19 +253,25 @@ def test_weights_of_another_dtype_are_converted_with_one_warning(
 
 @pytest.mark.parametrize("num_shards", [1, 2])
 @pytest.mark.parametrize("to", ["bfloat16", None])
+@pytest.mark.parametrize("with_optimizer", [False, True])
 def test_a_checkpoint_of_another_dtype_is_an_error_that_changes_nothing(
-    to, num_shards, tmp_path
+    to, num_shards, with_optimizer, tmp_path
 ):
     source = model_of(layer(embeddings_dtype=None if to else "bfloat16"))
-    path = tf.train.Checkpoint(model=source).save(tmp_path / "check")
     target = model_of(
         layer(embeddings_dtype=to, num_shards=num_shards, bias_initializer="ones")
     )
+    roots = [{"model": one} for one in (source, target)]
+    if with_optimizer:  # TensorFlow then names the rows after its list of variables
+        for root in roots:
+            root["optimizer"] = tflo.optimizers.LazyAdam()
+            root["optimizer"].build(root["model"].trainable_variables)
+    path = tf.train.Checkpoint(**roots[0]).save(tmp_path / "check")
     before = target.get_weights()
     with pytest.raises(
         ValueError, match="'output' are .* Received: .* `load_weights` of yours"
     ):
-        tf.train.Checkpoint(model=target).restore(path)
+        tf.train.Checkpoint(**roots[1]).restore(path)
     for one, other in zip(before, target.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -334,10 +340,18 @@ def test_exports_keep_rows_in_bfloat16(ops, tmp_path):
     np.testing.assert_allclose(found["scores"], scores, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "int8", "float32", "nonsense", 7])
+@pytest.mark.parametrize("dtype", ["float16", "int8", "float64", "nonsense", 7])
 def test_other_dtypes_are_errors(dtype):
-    with pytest.raises(ValueError, match="must be 'bfloat16', or None.*Received"):
+    with pytest.raises(ValueError, match="must be 'bfloat16', or 'float32' or None.*Received"):
         layer(embeddings_dtype=dtype)
+
+
+def test_the_dtype_of_the_policy_is_the_default():
+    head = layer(embeddings_dtype=tf.float32)
+    head.build((None, DIM))
+    assert head.embeddings.dtype == head.get_config()["embeddings_dtype"] == "float32"
+    with pytest.raises(ValueError, match="or 'float64' or None"):
+        layer(embeddings_dtype="float32", dtype="float64")
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,7 @@ def test_logits_equal_those_of_the_reversed_layer_or_it_raises_an_error(table, m
             "bfloat16",
             "must be bfloat16. Received: .* float32. .* leave `embeddings_",
         ),
+        ("bfloat16", "float32", "must be float32. Received: .* bfloat16. .* leave"),
         ("float16", None, "must be float32 or bfloat16. Received: .* float16. .*'float32'"),
         ("float16", "bfloat16", "must be bfloat16. Received: .* float16. .*dtype='bfloat16'"),
     ],

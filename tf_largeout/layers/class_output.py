@@ -204,11 +204,11 @@ class ClassOutput(keras.layers.Layer):
             name: Name of the weight.
             shape: Shape of the weight.
             initializer: Initializer of the weight.
-            rows_dtype: "bfloat16" for rows that are rounded at random (`bfloat16_rows`); None
-                for the variable dtype of the layer.
+            rows_dtype: "bfloat16" for rows that are rounded at random (`bfloat16_rows`); other
+                values for the variable dtype of the layer.
             **kwargs: Arguments of `keras.layers.Layer.add_weight`.
         """
-        if rows_dtype is not None:
+        if rows_dtype == "bfloat16":
             return bfloat16_rows.add_rows(self, name, shape, initializer)
         replicas.warn_if_fit_will_fail()
         if callable(initializer):

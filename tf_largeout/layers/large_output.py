@@ -110,16 +110,16 @@ class LargeOutput(ClassOutput):
             cap do not support compute_dtype="bfloat16".
         embeddings_dtype: "bfloat16" stores the class rows in 16 bits per number, in half the
             memory. All computations are in float32. None, the default, stores them in the
-            variable dtype of the dtype policy. The optimizers of `tf_largeout` update rows in
-            bfloat16 with stochastic rounding (Gupta et al. 2015), so that small updates are not
-            lost: each number is rounded up or down at random, and its expected value is exact.
-            Keras's optimizers round to the nearest number, and lose small updates; `fit` with a
-            Keras optimizer raises an error. Optimizer slots and biases are float32. The random
-            bits depend on the step and the row, so equal runs give equal rows. A table that
-            another layer shares (`embeddings`) must itself be bfloat16, such as that of
-            `keras.layers.Embedding(..., dtype="bfloat16")`. GPUs, and exact losses with
-            compute_dtype="bfloat16", are not supported. `class_embeddings()`, `join_models` and
-            indexes copy the rows in float32.
+            variable dtype of the dtype policy, which is "float32" by default. The optimizers of
+            `tf_largeout` update rows in bfloat16 with stochastic rounding (Gupta et al. 2015),
+            so that small updates are not lost: each number is rounded up or down at random, and
+            its expected value is exact. Keras's optimizers round to the nearest number, and
+            lose small updates; `fit` with a Keras optimizer raises an error. Optimizer slots
+            and biases are float32. The random bits depend on the step and the row, so equal
+            runs give equal rows. A table that another layer shares (`embeddings`) must itself
+            be bfloat16, such as that of `keras.layers.Embedding(..., dtype="bfloat16")`. GPUs,
+            and exact losses with compute_dtype="bfloat16", are not supported.
+            `class_embeddings()`, `join_models` and indexes copy the rows in float32.
         **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,
             metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The
             default is the ranking of the loss that trains the layer.
@@ -168,7 +168,7 @@ class LargeOutput(ClassOutput):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.embeddings_dtype = arguments.checked_dtype(embeddings_dtype)
+        self.embeddings_dtype = arguments.checked_dtype(embeddings_dtype, self.variable_dtype)
         self.normalize = boolean("normalize", normalize)
         self.scale = arguments.checked_scale(scale)
         self.logit_soft_cap = logit_soft_cap

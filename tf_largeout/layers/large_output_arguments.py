@@ -34,9 +34,9 @@ def checked_tower(
 
     Raises:
         ValueError: If it has another number of classes, there are several replicas, or
-            `embeddings_dtype` is given.
+            `embeddings_dtype` is not float32.
     """
-    if embeddings_dtype is not None:
+    if embeddings_dtype not in (None, "float32"):
         raise ValueError(
             "An ItemTower computes the class rows in float32. Received: both an ItemTower and "
             f"embeddings_dtype='{embeddings_dtype}'. Leave one of them out."
@@ -76,11 +76,12 @@ def checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
     return count
 
 
-def checked_dtype(embeddings_dtype: Any) -> str | None:
+def checked_dtype(embeddings_dtype: Any, variable_dtype: str) -> str | None:
     """Returns `embeddings_dtype` as a string, or None.
 
     Raises:
-        ValueError: If it is neither "bfloat16" nor None.
+        ValueError: If it is neither "bfloat16", nor the variable dtype of the layer's dtype
+            policy, nor None.
     """
     if embeddings_dtype is None:
         return None
@@ -88,11 +89,11 @@ def checked_dtype(embeddings_dtype: Any) -> str | None:
         dtype = keras.backend.standardize_dtype(embeddings_dtype)
     except (ValueError, TypeError):
         dtype = None
-    if dtype != "bfloat16":
+    if dtype not in ("bfloat16", variable_dtype):
         raise ValueError(
-            "`embeddings_dtype` must be 'bfloat16', or None for the variable dtype of the "
-            f"layer's dtype policy. Received: embeddings_dtype={embeddings_dtype!r}. (float16 "
-            "overflows above 65,504, bfloat16 never does.)"
+            f"`embeddings_dtype` must be 'bfloat16', or '{variable_dtype}' or None for the "
+            "variable dtype of the layer's dtype policy. Received: embeddings_dtype="
+            f"{embeddings_dtype!r}. (float16 overflows above 65,504, bfloat16 never does.)"
         )
     return dtype
 

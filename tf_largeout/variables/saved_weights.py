@@ -45,10 +45,13 @@ def load(
     needed, needed_state = _shapes(weights)
     found, found_state = _shapes(values)
     if needed != found:
+        widths = [{name: shape[1:] for name, shape in one.items()} for one in (needed, found)]
         raise ValueError(
             f"Layer '{layer}' has weights of the shapes: {needed}. The file has {found}. Build "
             "the layer as it was when they were saved, with `embeddings=` if it was tied. Only "
             "its sampler may differ."
+            + " Then change the number of classes by `tf_largeout.resize_classes`."
+            * (widths[0] == widths[1])
         )
     loaded = needed.keys() | _loaded_state(needed_state, found_state, layer, sampler)
     _report_conversion(weights, values, layer)

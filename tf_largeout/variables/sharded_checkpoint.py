@@ -5,6 +5,7 @@ shard, and any range of rows can be read. So a checkpoint does not depend on the
 shards.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,8 @@ from tf_largeout.keras_internals import sharded_variable
 from tf_largeout.variables import sharded_table
 from tf_largeout.variables.sharded_table import ShardedTable
 
-_ROWS = "/embeddings/.ATTRIBUTES/VARIABLE_VALUE"  # the end of the key of class rows
+# The end of the key of class rows, which an optimizer also lists.
+_ROWS = re.compile(r"/(embeddings|_trainable_variables/\d+)/\.ATTRIBUTES/VARIABLE_VALUE$")
 _SLICES, _LISTS, _AWAITED = "_largeout_slices", "_largeout_lists", "_largeout_awaited"
 
 
@@ -97,7 +99,7 @@ def require_dtype(weights: Iterable[keras.Variable], path: str, owner: str) -> N
         dtypes = {
             reader.get_variable_to_dtype_map()[key].name
             for key, shape in reader.get_variable_to_shape_map().items()
-            if key.endswith(_ROWS) and shape == list(table.shape)
+            if _ROWS.search(key) and shape == list(table.shape)
         }
         dtype = keras.backend.standardize_dtype(table.dtype)
         if dtypes in ({"float32"}, {"bfloat16"}) and dtype not in dtypes:
