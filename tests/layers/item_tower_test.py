@@ -111,10 +111,15 @@ def test_answers_follow_the_current_weights(options, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded.predict(X, verbose=0), logits, rtol=1e-6)
-    tflo.serving.export(model, tmp_path / "1", k=3)
-    signature = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
-    (name,) = signature.structured_input_signature[1]
-    np.testing.assert_array_equal(signature(**{name: X})["ids"], best)
+    for ops in ("core", "custom"):
+        path = tmp_path / ops
+        tflo.serving.export(model, path, k=3, ops=ops)
+        signature = tf.saved_model.load(path).signatures["serving_default"]
+        (name,) = signature.structured_input_signature[1]
+        np.testing.assert_array_equal(signature(**{name: X})["ids"], best)
+        stored = tf.train.load_checkpoint(path / "variables" / "variables")
+        shapes = sorted(stored.get_variable_to_shape_map().values())
+        assert [N, DIM] in shapes and [N, WIDTH] not in shapes  # rows, but no features
 
 
 def test_one_layer_encodes_the_inputs_and_the_classes_also_after_loading(tmp_path):
@@ -213,6 +218,12 @@ def test_rows_that_are_not_finite_raise_an_error_before_they_reach_the_weights()
             "cannot search them",
         ),
         (lambda: tflo.resize_classes(_model(_tower()), N + 1), "Cannot resize"),
+        (
+            lambda: _compiled(
+                _model(_tower(), dtype="float64"), tflo.losses.SampledSoftmaxLoss()
+            ).train_on_batch(X, Y),
+            "float32 weights in layer 'output'. Received: 'bias' of dtype float64",
+        ),
     ],
 )
 def test_wrong_towers_raise_an_error(make, message):

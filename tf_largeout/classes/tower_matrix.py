@@ -59,6 +59,14 @@ class TowerMatrix(ClassScorer):
             "without, such as 'uniform' or a UnigramSampler."
         )
 
+    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """Returns the variables of the copy of all rows and of the bias.
+
+        Raises:
+            ValueError: If the bias is not float32.
+        """
+        return self._copy.variables()
+
     def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
         """Like `ClassScorer.as_products`: new variables with the computed rows."""
         return new_products(self.values(), None if self._bias is None else self._bias.value)
@@ -69,12 +77,12 @@ class TowerMatrix(ClassScorer):
         return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
 
     def values(self) -> tf.Tensor:
-        return self._current().values()
+        return self.current().values()
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
         """Like `ClassScorer.logits`; with gradients, unless `evaluate` or `predict` runs."""
         if training_of_step() is False:
-            return self._current().logits(features)
+            return self.current().logits(features)
         rows = tf.cast(self._all_rows(), features.dtype)
         logits = tf.tensordot(features, rows, axes=[[-1], [1]])
         return logits if self._bias is None else logits + tf.cast(self._bias, features.dtype)
@@ -98,7 +106,7 @@ class TowerMatrix(ClassScorer):
             logits = tf.linalg.matvec(own_rows, features)
         biases = tf.zeros(tf.shape(shared_ids))
         if self._bias is not None:
-            of_own, biases = tf.split(tf.gather(self._bias.value, both), sizes)
+            of_own, biases = tf.split(tf.gather(self._biases(), both), sizes)
             logits += tf.reshape(of_own, tf.shape(ids))
         return tf.where(ids >= 0, logits, logits.dtype.min), shared_rows, biases
 
@@ -111,7 +119,7 @@ class TowerMatrix(ClassScorer):
     ) -> ClassStatistics:
         """Like `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
         if not training:
-            return self._current().statistics(features, labels, compute_dtype)
+            return self.current().statistics(features, labels, compute_dtype)
         self._require_float32(compute_dtype)
         features = tf.cast(features, tf.float32)
         found = self.exact_scores(features, labels)
@@ -122,7 +130,7 @@ class TowerMatrix(ClassScorer):
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
     ) -> tf.Tensor:
         """See `ClassScorer.ranked_scores`."""
-        return self._current().ranked_scores(features, ids, compute_dtype)
+        return self.current().ranked_scores(features, ids, compute_dtype)
 
     def exact_scores(
         self,
@@ -140,18 +148,18 @@ class TowerMatrix(ClassScorer):
         self, features: tf.Tensor, function: Elementwise, training: bool = False
     ) -> tf.Tensor:
         if not training:
-            return self._current().sum_over_classes(features, function)
+            return self.current().sum_over_classes(features, function)
         return class_sums.sums_of_classes(
             tf.cast(features, tf.float32), self._all_rows(), self._biases(), term=function
         )[1]
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._current().top_k(features, k)
+        return self.current().top_k(features, k)
 
     def fold_logits(
         self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
     ) -> Any:
-        return self._current().fold_logits(features, function, state, **options)
+        return self.current().fold_logits(features, function, state, **options)
 
     def _compute(self, ids: tf.Tensor, training: bool) -> tf.Tensor:
         rows = self._tower(ids, training=training)
@@ -172,17 +180,18 @@ class TowerMatrix(ClassScorer):
         return unit_length(rows) if self._normalize else rows
 
     def _biases(self) -> tf.Tensor | None:
-        return None if self._bias is None else tf.convert_to_tensor(self._bias.value)
+        bias = self.variables()[1]
+        return None if bias is None else tf.convert_to_tensor(bias)
 
     def _all_rows(self) -> tf.Tensor:
         return self._compute(tf.range(self.num_classes, dtype=tf.int64), _trains())
 
-    def _current(self) -> ClassMatrix:
+    def current(self) -> ClassMatrix:
         """Returns the copy of all rows, up to date and without gradients."""
         now = tf.add_n(
             [_fingerprint(weight, i) for i, weight in enumerate(self._tower.weights)]
         )
-        rows, count = self._copy.variables()[0], self.num_classes
+        rows, count = self.variables()[0], self.num_classes
 
         def write(first: tf.Tensor) -> tuple[tf.Tensor]:
             end = tf.minimum(first + _COMPUTED_AT_ONCE, count)

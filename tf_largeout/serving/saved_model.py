@@ -13,6 +13,7 @@ from tf_largeout.arguments import is_int8, one_of, whole_number
 from tf_largeout.classes.class_scorer import AbsoluteScores, ClassScorer
 from tf_largeout.classes.probabilities import Scores
 from tf_largeout.classes.quantized_matrix import QuantizedMatrix
+from tf_largeout.classes.tower_matrix import TowerMatrix
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import class_names as class_names_file
 from tf_largeout.serving import file_sizes, weight_ranges
@@ -182,6 +183,7 @@ def _class_scores_of(
     layer: ClassOutput, scorer: ClassScorer, index: Any, ops: str, quantize: bool
 ) -> ClassScores:
     """Like `_class_scores`, for a scorer without a soft cap."""
+    scorer = _without_tower(scorer)
     signed: ClassScorer = scorer.original if isinstance(scorer, AbsoluteScores) else scorer
     if quantize and index is None:
         return _quantized_scores(layer, signed, scorer is not signed, ops)
@@ -219,6 +221,13 @@ def _class_scores_of(
         )
     index.require_rows(scorer)
     return _indexed_scores(scorer, products, index, ops, quantize)
+
+
+def _without_tower(scorer: ClassScorer) -> ClassScorer:
+    """Returns a scorer that reads computed rows in place of the `ItemTower`, if it has one."""
+    if isinstance(scorer, AbsoluteScores):
+        return _without_tower(scorer.original).absolute()
+    return scorer.current() if isinstance(scorer, TowerMatrix) else scorer
 
 
 def _indexed_scores(
@@ -288,6 +297,9 @@ def _everything(
     # read.
     of_ops = [weight.value for weight in layer.weights]
     of_ops += [] if index is None else index.variables()
+    if getattr(layer, "tower", None) is not None:
+        matrix: Any = layer.class_matrix
+        of_ops += [one for one in matrix.variables() if one is not None]
     variables += [variable for variable in of_ops if id(variable.handle) in read]
     everything = tf.Module()
     # By handle, because both a mirrored variable and its replica's variable may occur.
