@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.integration.graphs import tensors_of_size
+from tests.losses import table as loss_table
 from tests.samplers import sampler_table
 from tests.slow import slow_but
 from tf_largeout.ops import devices
@@ -198,6 +199,22 @@ def test_gradients_are_float32_and_near_those_of_float32_rows(name):
     np.testing.assert_allclose(tf.cast(dense[0], tf.float32), dense[1], rtol=1e-2, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", slow_but(["black out"], loss_table.LOSSES))
+def test_each_loss_has_the_value_and_the_gradient_of_equal_float32_rows(name):
+    found = []
+    for dtype in ("bfloat16", None):
+        loss, rows = loss_table.LOSSES[name].loss(), in_bfloat16(DIRECTIONS)
+        sampler = None if name == "softmax" else "uniform"
+        output = layer(N, sampler, dtype, embeddings_initializer=rows)
+        model_of(output).compile(OPTIMIZERS["sgd"](), loss)
+        with tf.GradientTape() as tape:
+            value = loss(Y[:BATCH], output(X[:BATCH], training=True))
+        gradient = tf.convert_to_tensor(tape.gradient(value, output.embeddings.value))
+        found.append((value, tf.cast(gradient, tf.float32)))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "optimizer, num_shards, name",
     slow_but(
@@ -342,7 +359,8 @@ def test_exports_keep_rows_in_bfloat16(ops, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64", "nonsense", 7])
 def test_other_dtypes_are_errors(dtype):
-    with pytest.raises(ValueError, match="must be 'bfloat16', or 'float32' or None.*Received"):
+    message = "must be 'bfloat16', or 'float32' or None.*Received.*65,504"
+    with pytest.raises(ValueError, match=message):
         layer(embeddings_dtype=dtype)
 
 
