@@ -19,6 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from lab.shared import threads
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
 from lab.vijayanarasimhan.plots import draw_inference
@@ -103,7 +104,8 @@ def measure(weights, num_tables, candidates, queries):
             name: _searching(rows, tables, num_candidates, most)
             for name, most in lookups.items()
         }
-        if num_tables <= _MOST_CORE_TABLES:
+        are_mixed = sizes.shape[1] < tables.bin_size**tables.num_hashes
+        if num_tables <= _MOST_CORE_TABLES and not are_mixed:
             searches["core operations"] = core_search(problem, tables, num_candidates)
         for name, search in searches.items():
             row = {"search": f"WTA, {name}", "tables": num_tables, "candidates": num_candidates}
@@ -164,11 +166,7 @@ class _Problem:
     """
 
     def __init__(self, weights, num_queries):
-        for set_threads in (
-            tf.config.threading.set_intra_op_parallelism_threads,
-            tf.config.threading.set_inter_op_parallelism_threads,
-        ):
-            set_threads(1)
+        threads.use_one()
         with np.load(weights) as file:
             self.rows, self.bias = file["W"], file["b"]
             order = np.random.default_rng(0).permutation(len(file["H"]))[:num_queries]

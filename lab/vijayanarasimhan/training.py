@@ -9,8 +9,8 @@ are kept in `--out`, so an interrupted series can be continued.
 import itertools
 
 import keras
-import tensorflow as tf
 
+from lab.shared import threads
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
@@ -54,11 +54,7 @@ def train(run, sample):
 
 def trained(task, method, seed, seconds=None, steps=None):
     """Returns a trained model, its task, and its `steps` and `cpu_seconds` of training."""
-    for set_threads in (
-        tf.config.threading.set_intra_op_parallelism_threads,
-        tf.config.threading.set_inter_op_parallelism_threads,
-    ):
-        set_threads(1)
+    threads.use_one()
     keras.utils.set_random_seed(seed)
     settings = METHODS[method].settings_for(task)
     loaded = tasks.load(task, settings.batch_size, seed)

@@ -3,7 +3,7 @@ import json
 import pytest
 import tensorflow as tf
 
-from lab.kernel_trees import absolute
+from lab.kernel_trees import absolute, absolute_text
 from lab.shared.methods import METHODS
 from tf_largeout import losses
 
@@ -28,6 +28,16 @@ def test_the_table_has_means_and_deviations():
     assert absolute.table(logs).splitlines()[2:] == [
         "| a | 32 | 35 | 3.5 ± 0.7 | 2.00 ± 0.00 |",
         "| b | 32 | 50 | 5.0 | 2.00 |",
+    ]
+
+
+def test_the_table_of_texts_has_means_and_deviations():
+    runs = [
+        {"method": "a", "num_sampled": 1024, "steps": 7, "test_p1": p1, "test_perplexity": 50.0}
+        for p1 in (3.0, 4.0)
+    ]
+    assert absolute_text.table(runs).splitlines()[2:] == [
+        "| a | 1,024 | 2 | 7 ± 0 | 3.5 ± 0.7 | 50.0 ± 0.0 |"
     ]
 
 
