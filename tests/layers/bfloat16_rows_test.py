@@ -343,7 +343,7 @@ def test_resized_rows_stay_in_bfloat16():
 
 @pytest.mark.parametrize("ops", ["core", "custom"])
 def test_exports_keep_rows_in_bfloat16(ops, tmp_path):
-    model = model_of(layer())
+    model = model_of(layer(use_bias=ops == "core"))
     tflo.serving.export(model, tmp_path / "1", k=3, ops=ops)
     reader = tf.train.load_checkpoint(str(tmp_path / "1" / "variables" / "variables"))
     shapes = reader.get_variable_to_shape_map()
@@ -355,6 +355,10 @@ def test_exports_keep_rows_in_bfloat16(ops, tmp_path):
     found = served(**{name: tf.constant(X[:4])})
     np.testing.assert_array_equal(found["ids"], ids)
     np.testing.assert_allclose(found["scores"], scores, rtol=1e-5)
+    embeddings = model.get_layer("output").embeddings
+    embeddings.assign(embeddings * np.nan)
+    with pytest.raises(ValueError, match="must be finite. Received: 'embeddings' with NaN"):
+        tflo.serving.export(model, tmp_path / "2")
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8", "float64", "nonsense", 7])

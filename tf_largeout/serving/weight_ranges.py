@@ -34,7 +34,7 @@ def largest_features(layer: ClassOutput) -> float:
     largest = {
         weight.name: _largest(weight.value, weight.name, layer.name)
         for weight in weights
-        if weight.dtype.startswith("float") and not weight.name.startswith("sampler_")
+        if "float" in str(weight.dtype) and not weight.name.startswith("sampler_")
     }
     largest.pop("logit_scale", None)  # the features are scaled already
     slope = max(largest.values())
@@ -50,7 +50,8 @@ def _largest(weight: tf.Variable, name: str, owner: str) -> float:
     rows = tf.reshape(weight, [-1]) if weight.shape == () else weight
     largest = 0.0
     for first in range(0, rows.shape[0], _ROWS_AT_A_TIME):
-        part = rows[first : first + _ROWS_AT_A_TIME]
+        # A slice of a variable would read all rows.
+        part = tf.gather(rows, tf.range(first, min(first + _ROWS_AT_A_TIME, rows.shape[0])))
         if not bool(tf.reduce_all(tf.math.is_finite(part))):
             raise ValueError(
                 f"The weights of layer '{owner}' must be finite. Received: '{name}' with NaN "
