@@ -1,6 +1,7 @@
 """The problems of `lab.barber_botev.likelihood`."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -86,13 +87,13 @@ def toy(seed, epochs, num_classes=1000, dim=100, examples=2000, deviation=3.0):
     )
 
 
-def toy_large(seed, epochs, examples=200_000, points=5):
+def toy_large(seed, epochs, examples=200_000, points=5, num_classes=1000):
     """Returns `toy` with so many examples that exact maximum likelihood does not overfit.
 
     The learning rate falls linearly to 0. Otherwise the noise of the batches would decide how
     near a method comes to the true model.
     """
-    problem = toy(seed, epochs, examples=examples)
+    problem = toy(seed, epochs, num_classes, examples=examples)
     steps = epochs * examples // problem.batch_size
 
     def optimizer(rate):
@@ -151,4 +152,11 @@ def _pairs(tokens, number, window, rng):
     return tokens[places], tokens[places + distances].astype(np.int64)
 
 
-PROBLEMS = {"toy": toy, "toy_large": toy_large, "words": words}
+PROBLEMS: dict[str, Callable] = {
+    "toy": toy,
+    "toy_large": toy_large,
+    "words": words,
+    # Figure 1 gives log(C - 1) = 6.2126, which is that of 500 classes.
+    "toy_500": functools.partial(toy, num_classes=500),
+    "toy_large_500": functools.partial(toy_large, num_classes=500),
+}

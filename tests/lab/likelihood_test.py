@@ -1,6 +1,8 @@
 import dataclasses
 import functools
+import itertools
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -10,9 +12,13 @@ import tensorflow as tf
 from lab.barber_botev import __main__, likelihood, problems
 from lab.vijayanarasimhan import training
 from tests.reference import samplers
+from tf_largeout.benchmarks.harness import own_process
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import BernoulliNormalizationLoss
+from tf_largeout.losses.ranking_loss import ranking_loss
 from tf_largeout.samplers import BernoulliSampler
+
+NOTE = pathlib.Path(likelihood.__file__).parent
 
 
 def small(seed, epochs):
@@ -65,11 +71,43 @@ def test_the_learning_rate_of_the_large_toy_problem_falls_to_zero(monkeypatch):
     np.testing.assert_allclose([rate(step) for step in (0, 4, 8)], [0.1, 0.05, 0.0], atol=1e-8)
 
 
-def test_the_command_of_the_note_accepts_all_arguments():
-    for name, arguments in __main__.ARGUMENTS.items():
-        options = likelihood._parser().parse_args(["--problem", name, *arguments])
-        assert options.problem == name
-    assert len(training._parser().parse_args(__main__.RANKING).methods) == 5
+@pytest.mark.parametrize("name", __main__.ARGUMENTS)
+def test_the_command_of_the_note_is_that_of_its_files(name):
+    options = vars(likelihood._parser().parse_args(__main__.command(name)))
+    kept = json.loads((NOTE / f"{name}.json").read_text())
+    for option in ("problem", "num_sampled", "epochs", "seeds"):
+        assert kept[option] == options[option], option
+    assert set(kept["estimators"]) == set(options["estimators"])
+    for option in {"grid", "own_rates"} & set(kept):  # the first files do not have them
+        assert kept[option] == pytest.approx(options[option]), option
+
+
+def test_the_command_of_the_note_is_that_of_the_ranking_losses():
+    options = training._parser().parse_args(__main__.RANKING)
+    kept = json.loads((NOTE / "ranking.json").read_text())["runs"]
+    found = {(run["task"], run["method"], run["seed"]) for run in kept}
+    assert found <= set(itertools.product(options.tasks, options.methods, options.seeds))
+    assert {run["seconds"] for run in kept} == {options.seconds}
+
+
+def test_the_margin_of_the_hinge_loss_is_only_a_scale():
+    """The rows of the margin 4, at 4 times the rate, are 4 times those of the margin 1."""
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.normal(size=[4, 8, 3]), rng.integers(6, size=[4, 8, 1])
+    found = []
+    for margin in (1.0, 4.0):
+        rows = tf.Variable(tf.zeros([6, 3], "float64"))
+        for x, label in zip(inputs, labels, strict=True):
+            with tf.GradientTape() as tape:
+                logits = x @ tf.transpose(rows)
+                true = tf.gather(logits, label, batch_dims=1)
+                is_label = tf.constant(label == np.arange(6))
+                others = tf.where(is_label, logits.dtype.min, logits)
+                loss = ranking_loss(true, others, tf.ones_like(label, "bool"), margin, "hinge")
+            rows.assign_sub(0.1 * margin * tape.gradient(loss, rows))
+        found.append(rows.numpy())
+    assert np.abs(found[0]).max() > 0.1
+    np.testing.assert_allclose(found[1], 4 * found[0])
 
 
 @pytest.mark.parametrize("name", likelihood.ESTIMATORS)
@@ -113,3 +151,21 @@ def test_methods_are_trained_and_the_exact_one_has_distance_zero(tmp_path, monke
             assert set(point) == set(likelihood.FIGURES)
             assert (point["from_exact"] == 0) == (run["estimator"] == "exact")
     assert (tmp_path / "l.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow  # draws the pictures; the other slow tests train
+def test_the_command_of_the_note_makes_its_files(tmp_path, monkeypatch):
+    for name in likelihood.PROBLEMS:
+        monkeypatch.setitem(likelihood.PROBLEMS, name, small)
+    random = np.random.default_rng(0)
+    learned = lambda *_: [np.log(random.dirichlet(np.ones(30), 200))]  # noqa: E731
+    monkeypatch.setattr(likelihood, "train", learned)
+    monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
+    figures = ("trained_steps", "cpu_seconds", "p1", "p5", "top5", "loss")
+    ranked = lambda run, _: {"title": run["method"], **dict.fromkeys(figures, 1.0)}  # noqa: E731
+    monkeypatch.setattr(training, "train", ranked)
+    monkeypatch.chdir(tmp_path)
+    __main__.main(["--seeds", "1"])
+    kept = {path.name for path in (tmp_path / "benchmark-results").iterdir()}
+    listed = {path.name for path in NOTE.iterdir() if path.suffix in (".json", ".png")}
+    assert listed <= kept
