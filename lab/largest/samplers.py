@@ -74,7 +74,7 @@ def _sampler(name, num_classes, options):
     size = options.num_sampled
     if name == "inverted_file":
         fitted_at = _WARM_UP + options.steps + 1
-        lists = {"num_lists": options.num_lists} if options.num_lists else {}
+        lists = {"num_lists": options.num_lists, "num_probes": options.num_probes}
         return tflo.samplers.InvertedFileSampler(size, start_step=fitted_at, **lists)
     if name == "unigram":
         counts = np.arange(num_classes, 0, -1)
@@ -95,7 +95,8 @@ def _parser():
     add = parser.add_argument
     add("--num-classes", nargs="+", type=int, default=[1_000_000, 10_000_000])
     add("--samplers", nargs="+", choices=SAMPLERS, default=list(SAMPLERS))
-    add("--num-lists", type=int, help="lists of an inverted file; by default those of it")
+    add("--num-lists", type=int, help="lists of an inverted file, by default 4 sqrt(N)")
+    add("--num-probes", type=int, default=16, help="lists searched per example")
     add("--dim", type=int, default=64)
     add("--batch-size", type=int, default=256)
     add("--num-sampled", type=int, default=1024)

@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 import pytest
 
-from lab.largest import planted, samplers, steps
+from lab.largest import mapped_rows, planted, samplers, steps
 
 
 def options(*arguments):
@@ -74,3 +74,38 @@ def test_samplers_reports_each_sampler(tmp_path):
     found = rows[-1]
     assert found["state_mb"] * 1e6 > (64 + 12) * 3000
     assert all(found[name] > 0 for name in ("fit_seconds", "update_seconds", "search_step_ms"))
+
+
+@pytest.mark.parametrize("prefetched", [False, True])
+def test_steps_with_mapped_rows_change_the_rows_of_the_file(prefetched, tmp_path):
+    path = tmp_path / "rows"
+    mapped_rows.create(path, 1 << 20)
+    before = np.fromfile(path, "uint16").reshape(-1, 64)
+    num_rows, ids = len(before), []
+
+    def draw():
+        ids.append(np.array([7, 7, 2 * len(ids)] + [num_rows - 1] * 1277))
+        return ids[-1]
+
+    with mapped_rows._mapped(path) as (_, mapping):
+        run = mapped_rows._Steps(mapping, draw, np.ones(num_rows, "float32"), prefetched, 0.0)
+        found = run.run(3)
+    assert found["ms"] > 0 and found["reads"] >= 0
+    changed = np.any(np.fromfile(path, "uint16").reshape(-1, 64) != before, axis=1)
+    np.testing.assert_array_equal(np.flatnonzero(changed), [0, 2, 4, 7, num_rows - 1])
+
+
+def test_labels_of_mapped_rows_follow_zipfs_law_in_either_order():
+    shares = [1 / np.log2(17), np.log2(3 / 2) / np.log2(17)]
+    for ids_of_rank, first in ((None, [0, 1]), (np.arange(16)[::-1], [15, 14])):
+        draw = mapped_rows._Draw(16, ids_of_rank, uniform=True)
+        labels = np.concatenate([draw()[:256] for _ in range(100)])
+        found = [np.mean(labels == one) for one in first]
+        np.testing.assert_allclose(found, shares, atol=5 * np.sqrt(0.25 / len(labels)))
+
+
+def test_a_limit_without_a_cgroup_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(mapped_rows, "_CGROUPS", tmp_path)
+    with pytest.raises(SystemExit, match="--limit-mib needs .* version 1, and root.*Without"):
+        with mapped_rows.memory_cgroup(10):
+            pass
