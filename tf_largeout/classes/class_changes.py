@@ -1,11 +1,16 @@
 """`ClassChange`: which classes a layer keeps, and their new ids."""
 
+import math
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, whole_number
 from tf_largeout.types import TensorLike
+from tf_largeout.variables.bfloat16_rows import set_rows
+
+_NUMBERS_AT_A_TIME = 2**25
 
 
 class ClassChange:
@@ -79,12 +84,14 @@ class ClassChange:
             new_rows: Its last rows belong to the new classes. None keeps the rows of `after`
                 for them.
         """
-        rows = tf.gather(tf.convert_to_tensor(before), self.kept)
-        if self.num_new:
-            last = tf.convert_to_tensor(after if new_rows is None else new_rows)
+        # In blocks, because a copy of all rows may not fit into memory.
+        size = max(1, _NUMBERS_AT_A_TIME // max(1, math.prod(after.shape[1:])))
+        for first in range(0, len(self.kept), size):
+            set_rows(after, first, tf.gather(before.value, self.kept[first : first + size]))
+        if self.num_new and new_rows is not None:
+            last = tf.convert_to_tensor(new_rows)
             last = last[last.shape[0] - self.num_new :]
-            rows = tf.concat([rows, tf.cast(last, rows.dtype)], axis=0)
-        after.assign(rows)
+            set_rows(after, len(self.kept), tf.cast(last, after.dtype))
 
     def copy(self, before: keras.Variable, after: keras.Variable) -> None:
         """Sets a variable that does not depend on the classes to the value of another one.
