@@ -38,6 +38,13 @@ def compared(runs):
     ]
 
 
+def drawn(runs):
+    """Returns the runs of the comparison, and those with other numbers of hashes K."""
+    main = compared(runs)
+    others = [run for run in along(runs, "hashes") if run not in main]
+    return main + [{**run, "title": f"{run['title']}, K = {run['hashes']}"} for run in others]
+
+
 def along(runs, name):
     """Returns the runs of methods of which several values of a setting were trained.
 

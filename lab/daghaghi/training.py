@@ -49,7 +49,7 @@ def main(arguments=None):
         kept.add(words, run, train, run, options.sample, options.threads)
     print(tables.all_tables(kept.runs), flush=True)
     for task in options.tasks:
-        own = [run for run in tables.compared(kept.runs) if run["task"] == task]
+        own = [run for run in tables.drawn(kept.runs) if run["task"] == task]
         name = re.sub("[^A-Za-z0-9]+", "_", task)
         plots.draw_task(own, file.with_name(f"{file.stem}_{name}.png"))
     return kept.report

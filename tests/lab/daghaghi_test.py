@@ -106,6 +106,9 @@ def test_tables():
     shown = tables.all_tables(runs)
     assert "| P@1 | 0.1 | 0.5 |\n| --- | ---: | ---: |\n| t, sampled softmax" in shown
     assert "| t, LSH Embedding | 33.0 | 30.0 |" in shown and "(table 7)" not in shown
+    other = {**runs[4], "tables": 50, "hashes": 3}
+    assert tables.drawn(runs[:5]) == runs[:4]
+    assert tables.drawn([*runs[:4], other])[4]["title"] == "LSH Embedding, K = 3"
     assert "| LSH Embedding |  |  | 30.0 | 30.0 at 3 |" in tables.convergence(runs[2:3])
 
 
