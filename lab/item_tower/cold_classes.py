@@ -4,14 +4,16 @@ A tenth of the classes, drawn at random, have no training example: the cold clas
 and classes are texts, encoded as hashed character n-grams. The program compares
 
 * `tower`: class rows computed by an `ItemTower` from the texts of the classes;
-* `tower, free rows`: the same, plus a trained row per class;
+* `tower, shared encoder`: the same, but one layer encodes the examples and the classes;
+* `tower, 20 n-grams`: the first, with at most 20 n-grams of a class instead of 40;
+* `tower, free rows`: the first, plus a trained row per class;
 * `free rows`: an ordinary matrix, in which the cold classes keep their initial rows;
 * `free rows from text`: the same, but the row of a class starts as the mean of vectors of its
   n-grams, and the encoder of the examples starts with these vectors too;
 * `nearest text`: no model. It takes the class with the nearest text by TF-IDF of the n-grams.
 
 All of them rank all classes. Test examples that equal the text of a class are left out. Each
-run has its own process. `cpu_ms` is the median CPU time of a training step.
+run has its own process.
 """
 
 import itertools
@@ -23,7 +25,6 @@ import tensorflow as tf
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
-from lab.shared.step_ends import StepEnds
 from tf_largeout import datasets, layers, losses, optimizers, samplers
 from tf_largeout.benchmarks.harness.evaluation import rank_figures
 from tf_largeout.benchmarks.harness.tasks import endless_batches
@@ -36,9 +37,11 @@ TASKS = {
     "place_names": (40, 1, samplers.UniformSampler),
     "linux_callees": (160, 8, samplers.LogUniformSampler),
 }
-MODELS = ("tower", "tower, free rows", "free rows", "free rows from text")
+FREE, FROM_TEXT, TOWER = "free rows", "free rows from text", "tower"
+SHARED, SHORT, SUM = (f"{TOWER}, {kind}" for kind in ("shared encoder", "20 n-grams", FREE))
+MODELS = (TOWER, SHARED, SHORT, SUM, FREE, FROM_TEXT)
 NEAREST = "nearest text"
-_NGRAMS, _COLD_SHARE, _BEST, _BATCH = 40, 0.1, 5, 512
+_NGRAMS, _FEW_NGRAMS, _COLD_SHARE, _BEST, _BATCH = 40, 20, 0.1, 5, 512
 
 
 class Problem:
@@ -103,15 +106,11 @@ def train(task, name, seed, options):
     """Trains one model and returns its figures."""
     problem = Problem(task, options.num_test)
     model, rows, batches = new_model(problem, task, name, seed, options)
-    clock = StepEnds()
-    model.fit(
-        batches, steps_per_epoch=options.steps, callbacks=[clock], shuffle=False, verbose=0
-    )
+    model.fit(batches, steps_per_epoch=options.steps, shuffle=False, verbose=0)
     bag, head = model.layers
-    all_rows = _all_rows(head, rows, problem)
+    all_rows = _all_rows(head, rows, class_ngrams(name, problem)[problem.num_warm :])
     found = problem.figures(_best(bag(problem.test[0]).numpy(), all_rows))
-    _, cpu_ms = clock.medians(after=20)
-    return {"steps": options.steps, "cpu_ms": cpu_ms, **found}
+    return {"steps": options.steps, **found}
 
 
 def new_model(problem, task, name, seed, options):
@@ -133,6 +132,12 @@ def new_model(problem, task, name, seed, options):
     whole = len(problem.train[0]) // _BATCH * _BATCH
     train = (part[:whole] for part in problem.train)
     return model, rows, endless_batches(*train, _BATCH, seed)
+
+
+def class_ngrams(name, problem):
+    """Returns int `[num_classes, n]`, the n-grams of the classes that a model reads."""
+    # They are in order of length: the longest ones are left out.
+    return problem.classes[:, :_FEW_NGRAMS] if name == SHORT else problem.classes
 
 
 def nearest(task, options):
@@ -157,11 +162,11 @@ def nearest(task, options):
 
 def _class_rows(name, problem, bag, dim):
     """Returns an `ItemTower` for the warm classes, an array of all initial rows, or None."""
-    if name.startswith("tower"):
-        encoder = layers.EmbeddingBag(place_names.VOCABULARY_SIZE, dim)
-        features = problem.classes[: problem.num_warm]
-        return layers.ItemTower(features, encoder, free_rows=name.endswith("free rows"))
-    if name == "free rows":
+    if name.startswith(TOWER):
+        own = layers.EmbeddingBag(place_names.VOCABULARY_SIZE, dim)
+        features = class_ngrams(name, problem)[: problem.num_warm]
+        return layers.ItemTower(features, bag if name == SHARED else own, name == SUM)
+    if name == FREE:
         return None
     bag.build([None, problem.classes.shape[1]])
     blocks = range(0, len(problem.classes), 10_000)
@@ -172,15 +177,15 @@ def _first(rows):
     return lambda shape, dtype: rows[: shape[0]]
 
 
-def _all_rows(head, rows, problem):
+def _all_rows(head, rows, cold_features):
     """Returns the rows of all classes; cold classes without text keep rows of zeros."""
     warm = head.class_embeddings().numpy()
     if isinstance(rows, layers.ItemTower):
-        cold = rows.encoder(problem.classes[problem.num_warm :]).numpy()
+        cold = rows.encoder(cold_features).numpy()
     elif rows is None:
-        cold = np.zeros([len(problem.classes) - problem.num_warm, warm.shape[1]], np.float32)
+        cold = np.zeros([len(cold_features), warm.shape[1]], np.float32)
     else:
-        cold = rows[problem.num_warm :]
+        cold = rows[len(warm) :]
     return np.concatenate([warm, cold])
 
 
@@ -201,7 +206,6 @@ def table(runs, task):
         "p1_cold": "P@1, cold",
         "p1_all": "P@1, all",
         "psp5": "PSP@5",
-        "cpu_ms": "CPU ms per step",
     }
     runs = [run for run in runs if run["task"] == task]
     rows = []

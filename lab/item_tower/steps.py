@@ -1,19 +1,29 @@
 """`python -m lab.item_tower.steps`: time of a training step with an `ItemTower`.
 
-Trains a model with free class rows and one with an `ItemTower`, in turns, in one process. Both
-are those of `lab.item_tower.cold_classes`. Prints the median CPU time of a step of each, and
-the median of the quotients of the turns.
+Trains a model with free class rows and models with an `ItemTower`, in turns, in one process, on
+one thread. They are those of `lab.item_tower.cold_classes`. Prints the median CPU time of a
+step of each, and the median over the turns of its quotient by the time with free rows.
 """
 
 import numpy as np
+import tensorflow as tf
 
-from lab.item_tower.cold_classes import TASKS, Problem, new_model
+from lab.item_tower.cold_classes import (
+    FREE,
+    SHARED,
+    SHORT,
+    TASKS,
+    TOWER,
+    Problem,
+    class_ngrams,
+    new_model,
+)
 from lab.shared.command_line import new_parser
 from lab.shared.step_ends import StepEnds
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
 
-MODELS = ("free rows", "tower")
+MODELS = (FREE, TOWER, SHARED, SHORT)
 _FIRST = 20  # steps of a turn that are not measured
 
 
@@ -23,14 +33,18 @@ def main(arguments=None):
     report = {"machine": machine.describe(), **vars(options), "tasks": {}}
     for task in options.tasks:
         report["tasks"][task] = own_process.call(measure, task, options)
-        print(task, report["tasks"][task], flush=True)
+        for name, found in report["tasks"][task].items():
+            cpu_ms, quotient = found["cpu_ms"], found["quotient"]
+            print(f"{task}, {name}: {cpu_ms:.1f} ms, quotient {quotient:.2f}", flush=True)
         if options.json:
             write_json(options.json, report)
     return report
 
 
 def measure(task, options):
-    """Returns the CPU ms of a step of each of `MODELS`, and the quotient."""
+    """Returns the n-grams per class, and the CPU ms and quotients of `MODELS`."""
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     problem = Problem(task, num_test=1)
     models = {name: new_model(problem, task, name, 0, options) for name in MODELS}
     times = {name: [] for name in MODELS}
@@ -40,12 +54,20 @@ def measure(task, options):
             steps = {"steps_per_epoch": _FIRST + options.steps, "callbacks": [clock]}
             model.fit(batches, **steps, shuffle=False, verbose=0)
             times[name].append(clock.medians(after=_FIRST)[1])
-    of_tower, of_free = np.array(times["tower"]), np.array(times["free rows"])
+    times = {name: np.array(of_model) for name, of_model in times.items()}
     return {
-        **{f"{name}, CPU ms": float(np.median(times[name])) for name in MODELS},
-        "quotient": float(np.median(of_tower / of_free)),
-        "turns": times,
+        name: {
+            "cpu_ms": float(np.median(of_model)),
+            "quotient": float(np.median(of_model / times[FREE])),
+            "turns": of_model.tolist(),
+            "ngrams_per_class": _mean_count(class_ngrams(name, problem)),
+        }
+        for name, of_model in times.items()
     }
+
+
+def _mean_count(ngrams):
+    return float(np.count_nonzero(ngrams, axis=1).mean())
 
 
 def _parser():
