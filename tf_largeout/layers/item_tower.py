@@ -46,7 +46,10 @@ class ItemTower(keras.layers.Layer):
     Args:
         features: Array `[num_classes, ...]` of numbers, or a dict or list of such arrays, in
             the structure of the encoder's inputs. Row c belongs to class c. They are stored as
-            weights that are not trained, and saved with the model.
+            weights that are not trained, and saved with the model: integers as int64, because
+            TensorFlow does not support int32 variables on a GPU, and other numbers as float32.
+            A config has no features: a copy from a config needs `set_weights` or
+            `load_weights`.
         encoder: Keras layer or model with the output `[n, dim]`, where `dim` is the width of
             the output layer's features. It may also be a layer of the model that encodes the
             inputs.
