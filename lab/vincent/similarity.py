@@ -178,7 +178,7 @@ def _parser():
     add("--seconds", type=float, default=480.0, help="of processor time per run")
     add("--points", type=int, default=6, help="scores per run")
     add("--batch-size", type=int, default=512)
-    add("--seeds", type=int, nargs="+", default=[1])
+    add("--seeds", type=int, nargs="+", default=[1, 2, 3])
     add("--out", default="benchmark-results/similarity", help="directory of the figures")
     add("--json", help="file for the figures of all runs")
     return parser
