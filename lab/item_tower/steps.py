@@ -6,7 +6,6 @@ step of each, and the median over the turns of its quotient by the time with fre
 """
 
 import numpy as np
-import tensorflow as tf
 
 from lab.item_tower.cold_classes import (
     FREE,
@@ -18,6 +17,7 @@ from lab.item_tower.cold_classes import (
     class_ngrams,
     new_model,
 )
+from lab.shared import threads
 from lab.shared.command_line import new_parser
 from lab.shared.step_ends import StepEnds
 from tf_largeout.benchmarks.harness import machine, own_process
@@ -43,8 +43,7 @@ def main(arguments=None):
 
 def measure(task, options):
     """Returns the n-grams per class, and the CPU ms and quotients of `MODELS`."""
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    threads.use_one()
     problem = Problem(task, num_test=1)
     models = {name: new_model(problem, task, name, 0, options) for name in MODELS}
     times = {name: [] for name in MODELS}

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from lab.negatives import start_problems
+from lab.shared import threads
 from lab.shared.command_line import new_parser
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.benchmarks.harness import machine
@@ -266,8 +267,7 @@ def step_by_size(looks, num_classes):
 def main(arguments=None):
     """Runs what the command line says and returns the report."""
     options = _parser().parse_args(arguments)
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    threads.use_one()
     path = pathlib.Path(options.json)
     report = json.loads(path.read_text()) if path.exists() else None
     report = report or {"machine": machine.describe(), "options": vars(options), "runs": []}

@@ -59,12 +59,11 @@ def _train(options, watch):
             return torch_runs.our_model(options.method, watch, rate, dropout)
         return torch_runs.rectools(options.method, watch, options.seed)
     import keras
-    import tensorflow as tf
 
     from lab.next_item import keras_runs
+    from lab.shared import threads
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    threads.use_one()
     keras.utils.set_random_seed(options.seed)
     if options.method == "keras_rs":
         return keras_runs.keras_rs(watch, dropout)

@@ -1,16 +1,12 @@
 """`ClassChange`: which classes a layer keeps, and their new ids."""
 
-import math
-
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, whole_number
 from tf_largeout.types import TensorLike
-from tf_largeout.variables.bfloat16_rows import set_rows
-
-_NUMBERS_AT_A_TIME = 2**25
+from tf_largeout.variables.bfloat16_rows import row_blocks, set_rows
 
 
 class ClassChange:
@@ -85,9 +81,8 @@ class ClassChange:
                 for them.
         """
         # In blocks, because a copy of all rows may not fit into memory.
-        size = max(1, _NUMBERS_AT_A_TIME // max(1, math.prod(after.shape[1:])))
-        for first in range(0, len(self.kept), size):
-            set_rows(after, first, tf.gather(before.value, self.kept[first : first + size]))
+        for first, end in row_blocks((len(self.kept), *after.shape[1:])):
+            set_rows(after, first, tf.gather(before.value, self.kept[first:end]))
         if self.num_new and new_rows is not None:
             last = tf.convert_to_tensor(new_rows)
             last = last[last.shape[0] - self.num_new :]

@@ -1,6 +1,7 @@
 """Class rows in bfloat16, which row-sparse optimizers update with stochastic rounding."""
 
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -82,6 +83,13 @@ def set_rows(weight: keras.Variable, first: int, rows: tf.Tensor) -> None:
     weight.value.scatter_update(tf.IndexedSlices(rows, ids))
 
 
+def row_blocks(shape: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yields ranges `[first, end)` of the rows of a table, few enough for a copy in memory."""
+    rows = max(1, _BLOCK // max(1, math.prod(shape[1:])))
+    for first in range(0, shape[0], rows):
+        yield first, min(first + rows, shape[0])
+
+
 @tf.custom_gradient
 def widened(rows: tf.Tensor) -> tf.Tensor:
     """Returns bfloat16 rows in float32. Their gradient is float32, not rounded to bfloat16."""
@@ -90,9 +98,7 @@ def widened(rows: tf.Tensor) -> tf.Tensor:
 
 def _initialize_in_blocks(weight: keras.Variable, initializer: Initializer, name: str) -> None:
     shape = tuple(weight.shape)
-    rows = max(1, _BLOCK // max(1, math.prod(shape[1:])))
-    for first in range(0, shape[0], rows):
-        end = min(first + rows, shape[0])
+    for first, end in row_blocks(shape):
         part = PartInitializer(initializer, shape, first, f"{name}_initializer")
         values = part((end - first, *shape[1:]), "float32")
         set_rows(weight, first, tf.cast(values, tf.bfloat16))
