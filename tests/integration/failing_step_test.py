@@ -1,4 +1,4 @@
-"""A training step with invalid input raises an error and changes nothing."""
+"""A step with invalid input raises an error and changes nothing."""
 
 import keras
 import numpy as np
@@ -6,93 +6,106 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.pairs.features import DIM, FEATURES, IDS, LABELS, LENGTH, NUM_CLASSES
 from tests.slow import slow_but
 
-NUM_CLASSES = 50
 
+def _one(value):
+    """Returns a function that sets one number of the fourth example of an array."""
+
+    def spoil(array):
+        array = array.copy()
+        array.reshape(len(array), -1)[3, 0] = value
+        return array
+
+    return spoil
+
+
+# Which of features, labels and weights is wrong, how, and the message.
 BAD_INPUT = {
-    "id above the classes": (
-        lambda x, y, w: (x, np.where(y == y[3], NUM_CLASSES, y), w),
-        "class ids",
+    "NaN in a feature": (0, _one(np.nan), "features.*must be finite"),
+    "infinity in a feature": (0, _one(np.inf), "features.*must be finite"),
+    "id above the classes": (1, _one(NUM_CLASSES), "class ids"),
+    "id below -1": (1, _one(-2), "class ids"),
+    "NaN in a weight": (2, _one(np.nan), "`sample_weight`.*must be finite"),
+    "infinity in a weight": (2, _one(-np.inf), "`sample_weight`.*must be finite"),
+}
+
+
+def _model(name, **compile_arguments):
+    """Returns a compiled model with a feature of the table `FEATURES`, and two inputs.
+
+    The second input is added to the features of the output layer.
+    """
+    feature = FEATURES[name]
+    keras.utils.set_random_seed(7)
+    ids = keras.Input([LENGTH], dtype="int32")
+    table = feature.table()
+    hidden = table(ids)
+    if feature.labels != "in time":
+        hidden = keras.layers.GlobalAveragePooling1D()(hidden)
+    added = keras.Input(hidden.shape[1:])
+    hidden = keras.layers.Dense(DIM)(hidden) + added
+    model = keras.Model([ids, added], feature.head(table)(hidden))
+    metrics = [tflo.metrics.PrecisionAtK(1), tflo.metrics.RecallAtK(5)]
+    model.compile(
+        tflo.optimizers.LazyAdam(0.05), feature.loss(), metrics=metrics, **compile_arguments
+    )
+    return model
+
+
+def _data(name):
+    labels = LABELS[FEATURES[name].labels]
+    shape = [*IDS.shape, DIM] if FEATURES[name].labels == "in time" else [len(IDS), DIM]
+    features = np.random.default_rng(0).normal(size=shape).astype("float32")
+    return features, labels, np.ones(len(IDS), "float32")
+
+
+def _state(model):
+    """Returns all variables by name; those of metrics are not among them."""
+    return {v.path: v.numpy() for v in model.variables + model.optimizer.variables}
+
+
+METHODS = {
+    "fit": lambda model, x, y, w: model.fit(
+        [IDS, x], y, sample_weight=w, batch_size=len(y), verbose=0
     ),
-    "id below -1": (lambda x, y, w: (x, np.where(y == y[3], -2, y), w), "class ids"),
-    "NaN features": (lambda x, y, w: (x * np.nan, y, w), "features.*must be finite"),
-    "infinite features": (lambda x, y, w: (x * np.inf, y, w), "features.*must be finite"),
-    "NaN weights": (lambda x, y, w: (x, y, w * np.nan), "`sample_weight`.*must be finite"),
-    "one infinite weight": (
-        lambda x, y, w: (x, y, np.where(np.arange(8) == 3, np.inf, w)),
-        "`sample_weight`.*must be finite",
+    "train_on_batch": lambda model, x, y, w: model.train_on_batch([IDS, x], y, w),
+    "evaluate": lambda model, x, y, w: model.evaluate(
+        [IDS, x], y, sample_weight=w, batch_size=len(y), verbose=0
     ),
 }
 
 
-def _model(optimizer=None, **compile_arguments):
-    head = tflo.layers.LargeOutput(NUM_CLASSES, tflo.samplers.UniformSampler(10, seed=2))
-    model = keras.Sequential([keras.layers.Dense(4), head])
-    loss = tflo.losses.SampledSoftmaxLoss()
-    model.compile(optimizer or tflo.optimizers.LazyAdam(0.1), loss, **compile_arguments)
-    return model
-
-
-def _data():
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(8, 3)).astype("float32"), rng.integers(0, NUM_CLASSES, 8)
-
-
-def _state(model):
-    return [v.numpy() for v in model.trainable_variables + model.optimizer.variables]
-
-
-@pytest.mark.parametrize("eager", [False, True], ids=["graph", "eager"])
-def test_invalid_input_raises_an_error_and_changes_no_variable(eager):
-    model = _model(run_eagerly=eager)
-    x, y, weight = *_data(), np.ones(8, "float32")
-    model.build(x.shape)
-    model.optimizer.build(model.trainable_variables)  # avoids a second trace
-    model.train_on_batch(x, y, weight)
-    before = _state(model)
-    for name, (spoil, message) in BAD_INPUT.items():
-        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
-            model.train_on_batch(*spoil(x, y, weight))
-        for was, now in zip(before, _state(model), strict=True):
-            np.testing.assert_array_equal(now, was, err_msg=name)
-    model.train_on_batch(x, y, weight)
-
-
 @pytest.mark.parametrize(
-    "name", slow_but(["SampledSoftmaxLoss"], ["SampledSoftmaxLoss", "NCELoss", "SoftmaxLoss"])
-)
-def test_an_overflow_only_lowers_the_loss_scale(name):
-    loss = getattr(tflo.losses, name)()
-    model = keras.Sequential(
+    ("name", "method"),
+    slow_but(
         [
-            keras.layers.Embedding(30, 4, dtype="mixed_float16"),
-            keras.layers.GlobalAveragePooling1D(dtype="mixed_float16"),
-            tflo.layers.LargeOutput(
-                NUM_CLASSES, tflo.samplers.UniformSampler(10), dtype="mixed_float16"
-            ),
-        ]
-    )
-    optimizer = keras.optimizers.LossScaleOptimizer(
-        tflo.optimizers.LazyAdam(0.1), initial_scale=2.0**40
-    )
-    model.compile(optimizer, loss)
-    words, labels = np.arange(24).reshape(8, 3), np.arange(8)
-    model.build((None, 3))
-    before = [variable.numpy() for variable in model.trainable_variables]
-    model.train_on_batch(words, labels)
-    assert optimizer.dynamic_scale == 2.0**39
-    for was, now in zip(before, model.trainable_variables, strict=True):
-        np.testing.assert_array_equal(now, was)
-
-
-@pytest.mark.slow
-def test_an_empty_batch_changes_no_weights():
-    model = _model(tflo.optimizers.LazySGD(0.1))
-    x, y = _data()
-    model.build(x.shape)
-    model.optimizer.build(model.trainable_variables)
-    before = [variable.numpy() for variable in model.trainable_variables]
-    tf.function(model.train_step)((tf.constant(x[:0]), tf.constant(y[:0])))
-    for was, now in zip(before, model.trainable_variables, strict=True):
-        np.testing.assert_array_equal(now.numpy(), was)
+            ("plain", "fit"),
+            ("plain", "train_on_batch"),
+            ("plain", "evaluate"),
+            ("loss: SoftmaxLoss", "fit"),
+            ("loss: NCELoss", "fit"),
+            ("head: FactoredOutput, TaylorSoftmaxLoss", "fit"),
+            ("head: HierarchicalOutput", "fit"),
+            ("sampler: inverted_file", "fit"),
+            ("sampler: kernel_tree", "fit"),
+            ("tower", "fit"),
+        ],
+        [(name, method) for name in FEATURES for method in METHODS],
+    ),
+)
+def test_invalid_input_raises_an_error_and_changes_no_variable(name, method):
+    model, data, call = _model(name), _data(name), METHODS[method]
+    call(model, *data)
+    METHODS["train_on_batch"](model, *data)
+    before = _state(model)
+    for case, (which, spoil, message) in BAD_INPUT.items():
+        bad = list(data)
+        bad[which] = spoil(data[which])
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            call(model, *bad)
+        after = _state(model)
+        changed = [path for path in before if not np.array_equal(before[path], after[path])]
+        assert not changed, f"{case}: {changed}"
+    call(model, *data)

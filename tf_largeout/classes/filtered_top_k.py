@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes.best_scores import search_without
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.types import TensorLike
@@ -89,13 +90,11 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
     fits = tf.reduce_all(shape[:-1] == tf.shape(queries)[:-1])
     received = [expected, "Received shape", shape, "for queries", tf.shape(queries)]
     in_range = tf.reduce_all(ids < num_classes)
-    with tf.control_dependencies(
-        [
-            tf.debugging.Assert(fits, received),
-            tf.debugging.Assert(in_range, _out_of_range("exclude", ids, num_classes)),
-        ]
-    ):
-        return tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
+    of_ids = [
+        tf.debugging.Assert(fits, received),
+        tf.debugging.Assert(in_range, _out_of_range("exclude", ids, num_classes)),
+    ]
+    return tf.reshape(checks.passed(of_ids, ids), [tf.reduce_prod(shape[:-1]), shape[-1]])
 
 
 def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
@@ -117,8 +116,8 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
         )
     in_range = tf.reduce_all((ids >= 0) & (ids < num_classes))
     message = _out_of_range("allowed", ids, num_classes)
-    with tf.control_dependencies([tf.debugging.Assert(in_range, message)]):
-        return tf.unique(tf.sort(ids)).y
+    ids = checks.passed([tf.debugging.Assert(in_range, message)], ids)
+    return tf.unique(tf.sort(ids)).y
 
 
 def require_width(exclude: Any, num_classes: int) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes import class_sums
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
@@ -175,8 +176,7 @@ class TowerMatrix(ClassScorer):
                 "training has diverged: restore a checkpoint, and lower the learning rate."
             ],
         )
-        with tf.control_dependencies([check]):
-            rows = tf.identity(rows)
+        rows = checks.passed([check], rows)
         return unit_length(rows) if self._normalize else rows
 
     def _biases(self) -> tf.Tensor | None:
@@ -204,8 +204,7 @@ class TowerMatrix(ClassScorer):
             end = tf.while_loop(
                 lambda first: first < count, write, start, parallel_iterations=1
             )
-            with tf.control_dependencies(end):  # not if rows are not finite
-                return self._copied_from.assign(now)
+            return self._copied_from.assign(checks.passed(end, now))
 
         tf.cond(now == self._copied_from, lambda: tf.identity(now), write_all)
         return self._copy

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, TypeAlias
 import keras
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.layers.id_layer import IdLayer
 from tf_largeout.ops import bag_ops, devices
@@ -136,15 +137,15 @@ class EmbeddingBag(IdLayer):
         self, ids: _Ids, weights: _Rows | None = None, training: bool | None = None
     ) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
-        checks = [] if _is_ragged(ids) else self._check_not_values(ids)
-        checks += [] if weights is None else [self._same_shape(ids, weights)]
+        of_ids = [] if _is_ragged(ids) else self._check_not_values(ids)
+        of_ids += [] if weights is None else [self._same_shape(ids, weights)]
+        ids = tf.ragged.map_flat_values(functools.partial(checks.passed, of_ids), ids)
         table = local_variable(self.embeddings)
-        with tf.control_dependencies(checks):
-            has_op = table.dtype == tf.float32 and devices.has_kernels_for(table)
-            if training and has_op and not _is_ragged(ids):
-                shape, combined = self._combined_by_one_op(table, ids, weights)
-            else:
-                shape, combined = self._combined_by_core_ops(table, ids, weights)
+        has_op = table.dtype == tf.float32 and devices.has_kernels_for(table)
+        if training and has_op and not _is_ragged(ids):
+            shape, combined = self._combined_by_one_op(table, ids, weights)
+        else:
+            shape, combined = self._combined_by_core_ops(table, ids, weights)
         shape = tf.concat([shape, [self.output_dim]], axis=0)
         combined = tf.ensure_shape(
             tf.reshape(combined, shape), (*ids.shape[:-1], self.output_dim)
@@ -257,8 +258,7 @@ class EmbeddingBag(IdLayer):
         )
         # Padding becomes 0, then -1. Arithmetic is several times as fast as tf.where.
         used = ids - is_padding * padding_id if padding_id else ids
-        with tf.control_dependencies([self.check_range(used)]):
-            ids = used - is_padding
+        ids = checks.passed([self.check_range(used)], used) - is_padding
         sum_of_bags = functools.partial(tf.reduce_sum, axis=1, keepdims=True)
         if weights is not None:
             weights = tf.cast(tf.reshape(weights, flat), tf.float32)
@@ -279,8 +279,7 @@ class EmbeddingBag(IdLayer):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the shape of the bags, and their embeddings `[num_bags, output_dim]`."""
         bags = self._flat(ids, weights)
-        with tf.control_dependencies([self.check_range(bags.ids)]):
-            embeddings = tf.gather(table, bags.ids)
+        embeddings = tf.gather(table, checks.passed([self.check_range(bags.ids)], bags.ids))
         weights = tf.ones_like(bags.ids, embeddings.dtype)
         if bags.weights is not None:
             weights = tf.cast(bags.weights, embeddings.dtype)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import whole_number
 from tf_largeout.layers.id_layer import IdLayer
 from tf_largeout.types import Config, Shape
@@ -93,9 +94,7 @@ class HashedBigrams(IdLayer):
         known = ids
         if self.padding_id is not None:
             known = tf.where(ids != self.padding_id, ids, 0)
-        check = self.check_range(known)
-        with tf.control_dependencies([] if check is None else [check]):
-            return tf.identity(ids)
+        return checks.passed([self.check_range(known)], ids)
 
     def _check(self, ids: tf.Tensor | keras.KerasTensor) -> None:
         self.require_dense_or_ragged(ids)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.metrics.class_counts import checked_counts, require_counts_of
 from tf_largeout.metrics.rank_metric import RankedLabels, RankMetric
@@ -103,8 +104,8 @@ class PropensityScoredPrecisionAtK(RankMetric):
         self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor] | None:
         require_counts_of(self.counts, tag)
-        with tf.control_dependencies(self._label_checks(valid)):
-            return super().example_terms(tag, labels, tf.identity(valid))
+        valid = checks.passed(self._label_checks(valid), valid)
+        return super().example_terms(tag, labels, valid)
 
     def _label_checks(self, valid: tf.Tensor) -> list[tf.Operation | None]:
         if self.num_examples is not None:

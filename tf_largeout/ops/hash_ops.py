@@ -19,6 +19,7 @@ cast to float32. All values of the zero vector are 0; vectors with NaN get valid
 
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.ops.library import gen_ops
 
 
@@ -198,6 +199,5 @@ def _row_splits(vectors: tf.SparseTensor) -> tf.Tensor:
         tf.reduce_all(rows[1:] >= rows[:-1]),
         ["The rows of a sparse tensor of vectors must be in order. Call tf.sparse.reorder."],
     )
-    with tf.control_dependencies([in_order] if in_order is not None else []):
-        starts = tf.range(vectors.dense_shape[0] + 1)
-    return tf.searchsorted(rows, starts, out_type=tf.int64)
+    starts = tf.range(vectors.dense_shape[0] + 1)
+    return tf.searchsorted(checks.passed([in_order], rows), starts, out_type=tf.int64)

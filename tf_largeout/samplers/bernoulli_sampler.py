@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.sampled_values import LEAST_COUNT
 from tf_largeout.samplers.count_tables import Spec
 from tf_largeout.samplers.counted_sampler import CountedSampler
@@ -112,8 +113,7 @@ class BernoulliSampler(CountedSampler):
         cumulative, _ = self.tables()
         total = cumulative[-1]
         message = "BernoulliSampler has no class counts"
-        with tf.control_dependencies([tf.debugging.assert_positive(total, message)]):
-            total = tf.identity(total)
+        total = checks.passed([tf.debugging.assert_positive(total, message)], total)
         seeds = tf.random.experimental.stateless_split(seed, 2)
         num_hits = tf.random.stateless_poisson([num_samples], seeds[0], total, tf.int64)
         most = tf.reduce_max(tf.concat([num_hits, [0]], axis=0))

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes.best_scores import highest, search_without
 from tf_largeout.classes.probabilities import AllScores
 
@@ -160,8 +161,7 @@ class BlockedProducts:
         found: list[Any] = []
         for first in range(0, self.num_classes, self._block):
             end = min(first + self._block, self.num_classes)
-            with tf.control_dependencies(tf.nest.flatten(found[-1:])[:1]):
-                queries = tf.identity(features)
+            queries = checks.passed(tf.nest.flatten(found[-1:])[:1], features)
             rows = tf.cast(embeddings[first:end], tf.float32)
             logits = tf.matmul(queries, rows, transpose_b=True)
             if scales is not None:

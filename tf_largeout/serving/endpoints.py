@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.probabilities import Probabilities
 from tf_largeout.layers import ClassOutput
@@ -75,8 +76,7 @@ class Endpoints:
             (k >= 0) & (k <= self._num_classes),
             [f"`k` must be from 0 to the number of classes, {self._num_classes}. Received:", k],
         )
-        with tf.control_dependencies([valid]):
-            k = tf.identity(k)
+        k = checks.passed([valid], k)
         features, finite, shape = self._features(inputs)
         batch = tf.shape(features)[0] if shape is None else shape[0]
         rows, width = tf.unstack(tf.shape(exclude))
@@ -84,8 +84,7 @@ class Endpoints:
         valid = tf.debugging.Assert(
             (rows == 1) | (rows == batch), [message, rows, "examples:", batch]
         )
-        with tf.control_dependencies([valid]):
-            exclude = tf.broadcast_to(exclude, [batch, width])
+        exclude = tf.broadcast_to(checks.passed([valid], exclude), [batch, width])
         if shape is not None:  # the exclusions of a sequence apply to all its positions
             exclude = tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)
         # The ops of the custom export need a `k` of at least 1.

@@ -7,6 +7,7 @@ below all values that occur as padding.
 
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes.best_scores import NOTHING, are_among
 from tf_largeout.classes.filtered_top_k import class_ids
 from tf_largeout.types import TensorLike
@@ -29,8 +30,8 @@ def encoded(exclude: TensorLike) -> tf.Tensor:
     check = tf.debugging.Assert(
         tf.reduce_all(in_range), ["`exclude` must be class ids. Received:", tf.reduce_max(ids)]
     )
-    with tf.control_dependencies([] if check is None else [check]):
-        return tf.where(ids < 0, tf.constant(-1, tf.int64), ids + _OFFSET)
+    ids = checks.passed([check], ids)
+    return tf.where(ids < 0, tf.constant(-1, tf.int64), ids + _OFFSET)
 
 
 def split(columns: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:

@@ -1,0 +1,45 @@
+"""Checks of tensors. What reads a checked tensor runs only if the check passes.
+
+A step must read the tensors that these functions return. To create operations in
+`tf.control_dependencies` is not enough. TensorFlow's graph optimizer replaces some operations
+by their input, such as a `tf.reshape` to the same shape, and drops what they wait for. It keeps
+what a `tf.identity` or an assignment waits for.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+
+def passed(checks: Iterable[Any], tensor: tf.Tensor) -> tf.Tensor:
+    """Returns `tensor`, which can be read only after all `checks`; its gradient passes through.
+
+    Args:
+        checks: Assertions, or tensors that must be computed first. Those that are None, as
+            assertions are in eager mode, are left out.
+        tensor: Any tensor.
+    """
+    with tf.control_dependencies([check for check in checks if check is not None]):
+        return tf.identity(tensor)
+
+
+def finite(tensor: tf.Tensor, message: str) -> tf.Tensor:
+    """Returns `tensor`, checked to be finite.
+
+    Its gradient is not checked: with loss scaling it may overflow, and then the optimizer skips
+    the step.
+
+    Args:
+        tensor: Floats.
+        message: The start of the error message.
+
+    Raises:
+        tf.errors.InvalidArgumentError: When the step runs, if a number is NaN or infinite.
+    """
+
+    @tf.custom_gradient
+    def checked(tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        return tf.debugging.check_numerics(tensor, message), lambda gradient: gradient
+
+    return checked(tensor)
