@@ -142,6 +142,11 @@ def test_multi_hot_labels_raise_an_error(rows, width):
         in_graph([None, 2], [None, width])(labels, np.zeros((len(labels), 2)))
 
 
+def test_one_hot_labels_of_two_classes_raise_an_error():
+    with pytest.raises(tf.errors.InvalidArgumentError, match="multi-hot"):
+        as_label_matrix(np.array([[0, 1], [1, 0]]), tf.zeros((2, 2)), num_classes=2)
+
+
 def test_multi_hot_labels_of_sequences_raise_an_error():
     labels = multi_hot([1], [2], [3], [4, 5]).reshape(2, 2, NUM_CLASSES)
     with pytest.raises(tf.errors.InvalidArgumentError, match="multi-hot"):
@@ -161,7 +166,7 @@ def test_the_advice_for_multi_hot_labels_gives_their_ids():
         ([[0, 1, -1], [1, -1, -1]], 3),  # Padded.
         ([[0, 1, 2], [0, 1, 1]], 3),  # All classes of one example.
         ([[0, 0, 1, 1]], 3),  # Another width.
-        ([[0, 1], [1, 0]], 2),  # Two distinct ids.
+        ([[0, 1, -1], [1, -1, -1]], 2),
         ([[0], [0]], 1),
         (np.zeros((0, 3), np.int64), 3),
     ],

@@ -35,7 +35,8 @@ class TaggedLoss(keras.losses.Loss):
     `evaluate` and for `validation_data`), it also defines `evaluation_losses`.
 
     An example whose labels are all -1 does not count, as with a Keras mask or with
-    `ignore_class=-1` in Keras's losses. The reduction "sum_over_batch_size" divides by the
+    `ignore_class=-1` in Keras's losses. Positions of sequences that do not count are not scored
+    (by a `FactoredOutput` they are), so padding costs almost no time. The reduction "sum_over_batch_size" divides by the
     number of examples that count, whatever their weights. "mean_with_sample_weight" divides by
     the sum of their weights. If no example of a batch counts, the loss and its gradient are 0.
     Each replica of a strategy divides by the number of examples that count in its part of the
@@ -145,7 +146,7 @@ class TaggedLoss(keras.losses.Loss):
         Returns:
             bool `[B]`.
         """
-        return tf.reduce_any(labels >= 0, axis=-1)
+        return tag.have_labels(labels)
 
     def __call__(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
@@ -164,19 +165,22 @@ class TaggedLoss(keras.losses.Loss):
         if tag is not None:
             tag.take_loss(self)
             labels = tag.label_matrix(y_true)
-            counted = _by_position(self.counted_examples(tag, labels), tag)
+            counted = self.counted_examples(tag, labels)
+            selected = tag.select(labels, counted)
+            counted = _by_position(counted, tag)
             mask = counted if mask is None else counted & per_example(mask, y_pred, "bool")
-        checks = []
         if sample_weight is not None:
             _check_class_weight(y_true)
             sample_weight = self._checked_weights(sample_weight, y_pred, mask)
-            checks = [sample_weight]
         if tag is None:
             losses = tf.reduce_sum(y_pred, axis=-1)
         else:
             compute = self.example_losses if tag.training else self.evaluation_losses
-            with tf.control_dependencies(checks):  # before a sampler changes its state
-                losses = _by_position(compute(tag, labels), tag)
+            checked = [labels, tag.checked_features]
+            checked += [] if sample_weight is None else [sample_weight]
+            with tf.control_dependencies(checked):  # before a sampler changes its state
+                losses = selected.put_back(compute(selected.tag, selected.labels))
+            losses = _by_position(losses, tag)
         if mask is not None:
             set_mask(losses, mask)
         return super().__call__(losses, losses, sample_weight)

@@ -66,11 +66,13 @@ class TaggedMetric(keras.metrics.Metric):
         if tag is None:
             return
         labels = self._labels(tag, y_true)
-        valid = tag.distinct_labels(labels)
-        weights = _example_weights(tag, valid, sample_weight, mask_of(y_pred))
+        counts = tag.have_labels(labels)
+        weights = _example_weights(tag, counts, sample_weight, mask_of(y_pred))
         if tag.training:
             self._is_unknown_in_training = False
-        self.add_examples(tag, labels, valid, weights)
+        selected = tag.select(labels, counts)
+        valid = selected.tag.distinct_labels(selected.labels)
+        self.add_examples(selected.tag, selected.labels, valid, selected.take(weights))
 
     def skip_step(self, tag: OutputTag) -> None:
         """Must be called in a step that cannot compute the metric.
@@ -117,10 +119,12 @@ def ratio(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
 
 
 def _example_weights(
-    tag: OutputTag, valid: tf.Tensor, sample_weight: TensorLike | None, mask: tf.Tensor | None
+    tag: OutputTag,
+    counts: tf.Tensor,
+    sample_weight: TensorLike | None,
+    mask: tf.Tensor | None,
 ) -> tf.Tensor:
-    """Returns the weights, float64 `[B]`; 0 for examples that are masked or have no label."""
-    counts = tf.reduce_any(valid, axis=-1)
+    """Returns the weights, float64 `[B]`; 0 for examples that are masked or do not count."""
     if mask is not None:
         counts &= _flat(mask, tag, "bool")
     weights = tf.ones([], tf.float64)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.classes.factored_update import LearningBatch, Spheres
 from tf_largeout.tags.labels import checked_targets, padded_rows
-from tf_largeout.tags.output_tag import OutputTag, mean_over
+from tf_largeout.tags.output_tag import OutputTag, Selection, mean_over
 from tf_largeout.types import TensorLike
 
 _WHAT_TRAINS = "`TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or `SquaredErrorLoss`"
@@ -53,9 +53,13 @@ class FactoredLogits(OutputTag):
         return super().attach_to(logits)
 
     @functools.cached_property
-    def flat_features(self) -> tf.Tensor:
+    def checked_features(self) -> tf.Tensor:
         """The features as `[B, dim]`. The ops check that they are finite."""
         return tf.reshape(self.features, [-1, self.features.shape[-1]])
+
+    def select(self, labels: tf.Tensor, counted: tf.Tensor) -> Selection:
+        """Returns all examples, because all losses of a step make one update together."""
+        return Selection(self, labels)
 
     def spheres(self, y_true: TensorLike) -> Spheres:
         """Returns the `Spheres` of the batch; all losses of a step share them.

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.tags import exclusions
 from tf_largeout.types import TensorLike
 
@@ -37,8 +38,9 @@ def as_label_matrix(
 
     Columns of excluded classes are not changed, see `exclusions.split`.
 
-    A matrix of only 0 and 1 with `num_classes > 2` columns is an error. It must be multi-hot,
-    because as ids it would repeat class 0 or 1 in every example.
+    A matrix of only 0 and 1 with `num_classes` columns is an error if there is more than one
+    class. It must be multi-hot, because as ids it would give every example all classes, or
+    repeat one.
 
     Args:
         y_true: Integer class ids. Of shape `features.shape[:-1]` for one class per position.
@@ -57,20 +59,19 @@ def as_label_matrix(
     labels = integer_ids(y_true)
     _check_static_shape(labels, features)
     rank = features.shape.rank - 1
-    with tf.control_dependencies(_shape_checks(labels, features)):
-        shape = tf.concat([tf.shape(labels), [1]], axis=0)  # a width of 1 where rank is equal
-        matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
+    labels = checks.passed(_shape_checks(labels, features), labels)
+    shape = tf.concat([tf.shape(labels), [1]], axis=0)  # a width of 1 where rank is equal
+    matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
     matrix = tf.ensure_shape(matrix, [None, _static_width(labels, rank)])
     labels, excluded = exclusions.split(matrix)
-    checks = _multi_hot_checks(matrix, num_classes)
+    of_ids = _multi_hot_checks(matrix, num_classes)
     if excluded is not None:
-        checks.append(_range_check("`exclude`", excluded, num_classes))
+        of_ids.append(_range_check("`exclude`", excluded, num_classes))
     if ignore_class is not None:
         padding = tf.constant(-1, tf.int64)
         matrix = tf.where(matrix == ignore_class, padding, matrix)
         labels = tf.where(labels == ignore_class, padding, labels)
-    with tf.control_dependencies([*checks, _range_check("Labels", labels, num_classes)]):
-        return tf.identity(matrix)
+    return checks.passed([*of_ids, _range_check("Labels", labels, num_classes)], matrix)
 
 
 def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf.SparseTensor:
@@ -98,13 +99,13 @@ def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf
         f"The last index of {kind.lower()} must be a class id in [0, {num_classes}), and the "
         "others must be within the shape. Leave out targets of other ids. Received the indices"
     )
-    checks = [
+    of_targets = [
         tf.debugging.Assert(shape[-1] == num_classes, [columns, shape[-1]]),
         tf.debugging.Assert(tf.size(outside) == 0, [message, outside, "in the shape", shape]),
         tf.debugging.check_numerics(values, f"{kind} must be finite"),
     ]
-    with tf.control_dependencies([check for check in checks if check is not None]):
-        return tf.SparseTensor(tf.identity(indices), tf.identity(values), shape)
+    indices, values = (checks.passed(of_targets, one) for one in (indices, values))
+    return tf.SparseTensor(indices, values, shape)
 
 
 def as_target_matrix(
@@ -138,8 +139,7 @@ def as_target_matrix(
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     values = tf.cast(values, tf.float32)
     check = tf.debugging.assert_non_negative(values, "Soft targets must not be negative")
-    with tf.control_dependencies([] if check is None else [check]):
-        values = tf.identity(values)
+    values = checks.passed([check], values)
     matrix = tf.sparse.reshape(
         tf.SparseTensor(indices, values, shape), [tf.reduce_prod(shape[:-1]), num_classes]
     )
@@ -150,8 +150,8 @@ def as_target_matrix(
         "The soft targets of an example must have a sum above 0 and of at most 1. Normalize "
         "them; an example without any target does not count. Received sums"
     )
-    with tf.control_dependencies([tf.debugging.Assert(fits, [message, totals])]):
-        ids = tf.where(weights > 0, ids, -1)
+    ids = checks.passed([tf.debugging.Assert(fits, [message, totals])], ids)
+    ids = tf.where(weights > 0, ids, -1)
     full = tf.concat([shape[:-1], tf.shape(ids, tf.int64)[1:]], axis=0)
     return tf.reshape(ids, full), tf.reshape(weights, full)
 
@@ -268,7 +268,7 @@ def _range_check(kind: str, ids: tf.Tensor, num_classes: int) -> tf.Operation | 
 
 def _multi_hot_checks(labels: tf.Tensor, num_classes: int) -> list[tf.Operation | None]:
     """Returns an assertion that labels `[B, L]` are not multi-hot."""
-    if num_classes <= 2 or labels.shape[1] not in (None, num_classes):
+    if num_classes == 1 or labels.shape[1] not in (None, num_classes):
         return []
     lowest, highest = tf.reduce_min(labels), tf.reduce_max(labels)
     zeros_and_ones = (lowest >= 0) & (lowest <= highest) & (highest <= 1)

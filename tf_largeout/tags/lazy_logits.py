@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout import checks
+from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.tags import hardness
 from tf_largeout.tags.candidates import Candidates, score_candidates
 from tf_largeout.tags.compile_warnings import (
@@ -12,6 +14,7 @@ from tf_largeout.tags.compile_warnings import (
     warn_of_dense_optimizer,
 )
 from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.tags.selected_rows import SelectedRows
 
 
 class LazyLogits(OutputTag):
@@ -31,11 +34,12 @@ class LazyLogits(OutputTag):
         if layer.class_matrix.uncapped.is_rounded:
             require_row_sparse_optimizer(layer)
         self._candidates: Candidates | None = None
+        self._whole: tuple[LazyLogits, tf.Tensor, SelectedRows] | None = None
 
     @functools.cached_property
     def flat_features(self) -> tf.Tensor:
-        """The layer's `queries` of the features, `[B, dim]`, checked to be finite."""
-        return self.layer.queries(super().flat_features)
+        """The layer's `queries` of the `checked_features`, `[B, dim]`."""
+        return self.layer.queries(self.checked_features)
 
     def draw_candidates(
         self,
@@ -70,16 +74,11 @@ class LazyLogits(OutputTag):
                 "train the models before you join them."
             )
         warn_of_dense_optimizer(layer)
-        features = self.flat_features
-        given = [features, labels, layer]
-        if layer.sampler.uses_previous:
-            given.append(self._previous_labels(labels))
-        sample = layer.sampler.sample(*given)
         self._candidates = score_candidates(
             layer.class_matrix,
-            features,
+            self.flat_features,
             labels,
-            sample,
+            self._sample(labels),
             remove_accidental_hits,
             explicit,
             layer.sampler.counts_are,
@@ -102,8 +101,7 @@ class LazyLogits(OutputTag):
             return ranks
         message = "Loss and metric were given different labels for one output"
         check = tf.debugging.assert_equal(labels, self._candidates.labels, message)
-        with tf.control_dependencies([] if check is None else [check]):
-            return tf.identity(ranks)
+        return checks.passed([check], ranks)
 
     def hardness(self, labels: tf.Tensor, num_examples: int) -> tf.Tensor:
         """Returns the mean `softmax_mass` of negatives that are drawn for this measurement.
@@ -136,6 +134,26 @@ class LazyLogits(OutputTag):
         )
         return tf.reduce_mean(found)
 
+    def _part(self, labels: tf.Tensor, of_selected: tf.Tensor, rows: SelectedRows) -> OutputTag:
+        tag = super()._part(labels, of_selected, rows)
+        tag._whole = self, labels, rows
+        return tag
+
+    def _sample(self, labels: tf.Tensor) -> SampledValues | HeadAndTail:
+        """Draws classes for the examples.
+
+        A search is made only for the selected examples. Other samplers draw for all, because
+        some draws depend on the number of the example.
+        """
+        layer = self.layer
+        if self._whole is not None and not layer.sampler.searches:
+            tag, of_all, rows = self._whole
+            return _of_examples(tag._sample(of_all), rows)
+        given = [self.flat_features, labels, layer]
+        if layer.sampler.uses_previous:
+            given.append(self._previous_labels(labels))
+        return layer.sampler.sample(*given)
+
     def _previous_labels(self, labels: tf.Tensor) -> tf.Tensor:
         """Returns the first label of the previous position, int64 `[B]`; -1 if there is none.
 
@@ -154,3 +172,13 @@ class LazyLogits(OutputTag):
         is_first = tf.range(tf.shape(in_time)[-1]) == 0
         none = tf.constant(-1, tf.int64)
         return tf.reshape(tf.where(is_first, none, tf.roll(in_time, 1, axis=-1)), [-1])
+
+
+def _of_examples(sample: SampledValues | HeadAndTail, rows: SelectedRows) -> Any:
+    """Returns the part of a sample that belongs to the selected examples."""
+    if isinstance(sample, HeadAndTail):
+        return HeadAndTail(*(_of_examples(part, rows) for part in sample))
+    ids, true_count, count = sample
+    if ids.shape.rank == 2:
+        ids, count = tf.gather(ids, rows.places), tf.gather(count, rows.places)
+    return SampledValues(ids, tf.gather(true_count, rows.places), count)

@@ -10,21 +10,45 @@ import contextlib
 import functools
 import threading
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes.best_scores import search_without
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.keras_internals import is_symbolic
 from tf_largeout.tags import exclusions
 from tf_largeout.tags.labels import as_label_matrix, as_target_matrix, first_occurrences
+from tf_largeout.tags.selected_rows import SelectedRows
 from tf_largeout.types import TensorLike
 
 _ATTRIBUTE = "_largeout_tag"
 _scopes = threading.local()
 Tag = TypeVar("Tag", bound="OutputTag")
+
+
+class Selection(NamedTuple):
+    """Some of the `B` examples of a step.
+
+    Attributes:
+        tag: The `OutputTag` of these `P` examples.
+        labels: int64 `[P, L]`, padded with -1.
+        rows: Where these examples are among the `B`; None if they are all.
+    """
+
+    tag: Any
+    labels: tf.Tensor
+    rows: SelectedRows | None = None
+
+    def take(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns the rows of `values`, `[B, ...]`, of these examples."""
+        return values if self.rows is None else self.rows.take(values)
+
+    def put_back(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns `values`, `[P, ...]`, as `[B, ...]`, with 0 for the other examples."""
+        return values if self.rows is None else self.rows.put_back(values)
 
 
 class OutputTag:
@@ -55,6 +79,8 @@ class OutputTag:
         self._label_matrices: dict[tuple[int, int | None], tuple[Any, tf.Tensor]] = {}
         self._label_weights: dict[int, tf.Tensor] = {}
         self._distinct: dict[int, tf.Tensor] = {}
+        self._have_labels: dict[int, tf.Tensor] = {}
+        self._selections: dict[tuple[int, int], tuple[tf.Tensor, Selection]] = {}
         self._excluded: dict[int, tf.Tensor | None] = {}
         self._best: dict[tuple[str, int], tuple[int, tf.Tensor]] = {}
         # By ranking, dtype of the products, and id of the labels.
@@ -82,17 +108,19 @@ class OutputTag:
         return logits
 
     @functools.cached_property
-    def flat_features(self) -> tf.Tensor:
+    def checked_features(self) -> tf.Tensor:
         """The features as `[B, dim]`, checked to be finite."""
         message = (
             f"The features that enter layer '{self.layer.name}' must be finite. If they were "
             "finite in earlier steps, lower the learning rate of the model or of the layer"
         )
-        # Their gradient is not checked: with loss scaling it may overflow, and then the
-        # optimizer skips the step.
-        check = tf.debugging.check_numerics(tf.stop_gradient(self.features), message)
-        with tf.control_dependencies([check]):
-            return tf.reshape(self.features, [-1, self.features.shape[-1]])
+        features = checks.finite(self.features, message)
+        return tf.reshape(features, [-1, features.shape[-1]])
+
+    @functools.cached_property
+    def flat_features(self) -> tf.Tensor:
+        """The vectors that are multiplied by the class rows: `checked_features`."""
+        return self.checked_features
 
     def label_matrix(self, y_true: TensorLike) -> tf.Tensor:
         """Checks labels of any accepted form, and returns them as int64 `[B, L]`.
@@ -141,6 +169,55 @@ class OutputTag:
                 self.flat_features, bool(self.training)
             )
         return self._mean_logits[ranking]
+
+    def have_labels(self, labels: tf.Tensor) -> tf.Tensor:
+        """Returns bool `[B]`: which examples have a label; the losses and metrics share it.
+
+        Args:
+            labels: int64 `[B, L]`, from `label_matrix`.
+        """
+        if id(labels) not in self._have_labels:
+            self._have_labels[id(labels)] = tf.reduce_any(labels >= 0, axis=-1)
+        return self._have_labels[id(labels)]
+
+    def select(self, labels: tf.Tensor, counted: tf.Tensor) -> Selection:
+        """Returns the examples that count, so that a step does not score the others.
+
+        Most positions of padded sequences have no label. For features `[batch, dim]`, the
+        result is all examples, and if no example counts, the first one. The losses and metrics
+        of a step share the result for the same arguments.
+
+        Args:
+            labels: int64 `[B, L]`, from `label_matrix`.
+            counted: Bool `[B]`, for example from `have_labels`.
+        """
+        key = id(labels), id(counted)
+        if key not in self._selections:
+            self._selections[key] = counted, self._select(labels, counted)
+        selection = self._selections[key][1]
+        selection.tag.loss = self.loss
+        return selection
+
+    def _select(self, labels: tf.Tensor, counted: tf.Tensor) -> Selection:
+        if self.features.shape.rank < 3:
+            return Selection(self, labels)
+        rows = SelectedRows.where(counted)
+        of_selected = tf.gather(labels, rows.places)
+        return Selection(self._part(labels, of_selected, rows), of_selected, rows)
+
+    def _part(
+        self, labels: tf.Tensor, of_selected: tf.Tensor, rows: SelectedRows
+    ) -> "OutputTag":
+        """Returns a tag of some examples that knows their labels."""
+        tag = self.layer.make_tag(self.features, self.training)
+        tag.features = tag.checked_features = rows.take(self.checked_features)
+        ignored = getattr(self.loss, "ignore_class", None)
+        tag._label_matrices[id(of_selected), ignored] = of_selected, of_selected
+        excluded, weights = self._excluded[id(labels)], self._label_weights.get(id(labels))
+        tag._excluded[id(of_selected)] = None if excluded is None else rows.take(excluded)
+        if weights is not None:
+            tag._label_weights[id(of_selected)] = rows.take(weights)
+        return tag
 
     def distinct_labels(self, y_true: TensorLike) -> tf.Tensor:
         """Returns bool `[B, L]`, True where a label occurs in its example for the first time.
