@@ -30,15 +30,17 @@ ARROWS = {
     "atomic_file": set(),
     "packed_arrays": set(),
     "wrong_arguments": set(),
+    "checks": set(),
     "keras_internals": set(),
     "sampled_values": set(),
-    "ops": {"types", "version"},
+    "ops": {"checks", "types", "version"},
     "variables": {"distribute", "keras_internals", "types"},
-    "classes": {"arguments", "keras_internals", "ops", "types", "variables"},
-    "tags": {"classes", "keras_internals", "ops", "sampled_values", "types"},
+    "classes": {"arguments", "checks", "keras_internals", "ops", "types", "variables"},
+    "tags": {"checks", "classes", "keras_internals", "ops", "sampled_values", "types"},
     "search": {"arguments", "ops", "types", "variables"},
     "samplers": {
         "arguments",
+        "checks",
         "classes",
         "ops",
         "sampled_values",
@@ -58,6 +60,7 @@ ARROWS = {
     },
     "metrics": {
         "arguments",
+        "checks",
         "keras_internals",
         "packed_arrays",
         "tags",
@@ -75,6 +78,7 @@ ARROWS = {
     "keras_names": {"keras_internals", "losses", "metrics", "optimizers"},
     "layers": {
         "arguments",
+        "checks",
         "classes",
         "keras_internals",
         "ops",
@@ -99,7 +103,7 @@ ARROWS = {
         "types",
         "wrong_arguments",
     },
-    "serving": {"arguments", "classes", "layers", "retrieval", "tags", "version"},
+    "serving": {"arguments", "checks", "classes", "layers", "retrieval", "tags", "version"},
     "datasets": {"arguments", "atomic_file"},
     "distribute": {"arguments", "ops"},
     "benchmarks": None,  # anything
@@ -250,6 +254,22 @@ def test_public_functions_and_methods_have_complete_annotations(path):
         f"{name(path)}: annotate {missing} (`return` is the result). Tensors are `tf.Tensor`; "
         "tf_largeout/types.py has names for what many take, such as `TensorLike`; `Any` only "
         "where Keras gives no better."
+    )
+
+
+# Where something other than a tensor must wait: the state of samplers, and servers.
+WAITING = {"checks.py", "losses/tagged_loss.py", "optimizers/step_barrier.py"}
+
+
+@each_of(
+    path
+    for path in python_files()
+    if str(path.relative_to(PACKAGE)) not in WAITING and "benchmarks" not in path.parts
+)
+def test_checks_are_part_of_the_data(path):
+    assert "control_dependencies" not in path.read_text(), (
+        "TensorFlow may drop what an operation waits for. Read the tensor that `checks.passed` "
+        "or `checks.finite` returns."
     )
 
 

@@ -75,6 +75,7 @@ METHODS = {
         [IDS, x], y, sample_weight=w, batch_size=len(y), verbose=0
     ),
 }
+METHODS["train_on_batch, eager"] = METHODS["train_on_batch"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ METHODS = {
     slow_but(
         [
             ("plain", "fit"),
-            ("plain", "train_on_batch"),
+            ("plain", "train_on_batch, eager"),
             ("plain", "evaluate"),
             ("loss: SoftmaxLoss", "fit"),
             ("loss: NCELoss", "fit"),
@@ -96,7 +97,8 @@ METHODS = {
     ),
 )
 def test_invalid_input_raises_an_error_and_changes_no_variable(name, method):
-    model, data, call = _model(name), _data(name), METHODS[method]
+    model, data = _model(name, run_eagerly="eager" in method), _data(name)
+    call = METHODS[method]
     call(model, *data)
     METHODS["train_on_batch"](model, *data)
     before = _state(model)
@@ -109,3 +111,68 @@ def test_invalid_input_raises_an_error_and_changes_no_variable(name, method):
         changed = [path for path in before if not np.array_equal(before[path], after[path])]
         assert not changed, f"{case}: {changed}"
     call(model, *data)
+
+
+ENCODERS = {
+    "EmbeddingBag": lambda: [tflo.layers.EmbeddingBag(9, DIM, name="bag")],
+    "HashedBigrams": lambda: [
+        tflo.layers.HashedBigrams(9, 20),
+        tflo.layers.EmbeddingBag(29, DIM),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", slow_but(["EmbeddingBag"], ENCODERS))
+def test_invalid_ids_of_an_encoder_change_no_variable(name):
+    head = tflo.layers.LargeOutput(NUM_CLASSES, tflo.samplers.UniformSampler(10, seed=2))
+    model = keras.Sequential([keras.Input([4], dtype="int64"), *ENCODERS[name](), head])
+    model.compile(tflo.optimizers.LazyAdam(0.1), tflo.losses.SampledSoftmaxLoss())
+    ids, labels = np.arange(32).reshape(8, 4) % 8 + 1, np.arange(8)
+    model.fit(ids, labels, batch_size=8, verbose=0)
+    before = _state(model)
+    for bad in (_one(9), _one(-1)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"ids.*\[0, 9\)"):
+            model.fit(bad(ids), labels, batch_size=8, verbose=0)
+        after = _state(model)
+        assert all(np.array_equal(before[path], after[path]) for path in before)
+
+
+@pytest.mark.parametrize(
+    "name", slow_but(["SampledSoftmaxLoss"], ["SampledSoftmaxLoss", "NCELoss", "SoftmaxLoss"])
+)
+def test_an_overflow_only_lowers_the_loss_scale(name):
+    loss = getattr(tflo.losses, name)()
+    model = keras.Sequential(
+        [
+            keras.layers.Embedding(30, 4, dtype="mixed_float16"),
+            keras.layers.GlobalAveragePooling1D(dtype="mixed_float16"),
+            tflo.layers.LargeOutput(
+                NUM_CLASSES, tflo.samplers.UniformSampler(10), dtype="mixed_float16"
+            ),
+        ]
+    )
+    optimizer = keras.optimizers.LossScaleOptimizer(
+        tflo.optimizers.LazyAdam(0.1), initial_scale=2.0**40
+    )
+    model.compile(optimizer, loss)
+    words, labels = np.arange(24).reshape(8, 3), np.arange(8)
+    model.build((None, 3))
+    before = [variable.numpy() for variable in model.trainable_variables]
+    model.train_on_batch(words, labels)
+    assert optimizer.dynamic_scale == 2.0**39
+    for was, now in zip(before, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(now, was)
+
+
+@pytest.mark.slow
+def test_an_empty_batch_changes_no_weights():
+    head = tflo.layers.LargeOutput(NUM_CLASSES, tflo.samplers.UniformSampler(10, seed=2))
+    model = keras.Sequential([keras.layers.Dense(4), head])
+    model.compile(tflo.optimizers.LazySGD(0.1), tflo.losses.SampledSoftmaxLoss())
+    x, y = np.ones((8, 3), "float32"), np.arange(8)
+    model.build(x.shape)
+    model.optimizer.build(model.trainable_variables)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    tf.function(model.train_step)((tf.constant(x[:0]), tf.constant(y[:0])))
+    for was, now in zip(before, model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(now.numpy(), was)
