@@ -89,6 +89,19 @@ def test_a_step_finds_class_weight(eager):
     assert found and not any(found)
 
 
+def test_the_error_of_a_check_has_no_trace_of_the_graph():
+    def check(x):
+        message = ["Too large:", tf.reduce_max(x), keras_internals.NO_TRACE]
+        tf.debugging.Assert(~tf.reduce_any(x >= 2), message)
+        return tf.debugging.check_numerics(x, f"NaN {keras_internals.NO_TRACE}")
+
+    model, _ = recording_model(check)
+    for x, message in ((2 * X, "assertion failed: .Too large:. .2. ."), (np.nan * X, "NaN ")):
+        expected = rf"^Graph execution error:\n\n{message}[^\n]*\n[^\n]*$"
+        with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+            model.fit(x, X[:, :1], verbose=0)
+
+
 def test_the_metrics_of_a_model_are_those_that_compile_received():
     model, _ = recording_model(lambda x: None, metrics=["mae"], weighted_metrics=[])
     assert keras_internals.compiled_metrics(model) == [["mae"], []]

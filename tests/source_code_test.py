@@ -30,14 +30,14 @@ ARROWS = {
     "atomic_file": set(),
     "packed_arrays": set(),
     "wrong_arguments": set(),
-    "checks": set(),
+    "checks": {"keras_internals"},
     "keras_internals": set(),
     "sampled_values": set(),
     "ops": {"checks", "types", "version"},
     "variables": {"distribute", "keras_internals", "types"},
     "classes": {"arguments", "checks", "keras_internals", "ops", "types", "variables"},
     "tags": {"checks", "classes", "keras_internals", "ops", "sampled_values", "types"},
-    "search": {"arguments", "ops", "types", "variables"},
+    "search": {"arguments", "checks", "ops", "types", "variables"},
     "samplers": {
         "arguments",
         "checks",
@@ -51,6 +51,7 @@ ARROWS = {
     },
     "losses": {
         "arguments",
+        "checks",
         "keras_internals",
         "packed_arrays",
         "sampled_values",
@@ -96,6 +97,7 @@ ARROWS = {
     "retrieval": {
         "arguments",
         "atomic_file",
+        "checks",
         "classes",
         "ops",
         "search",

@@ -6,10 +6,25 @@ by their input, such as a `tf.reshape` to the same shape, and drops what they wa
 what a `tf.identity` or an assignment waits for.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
+
+from tf_largeout.keras_internals import NO_TRACE
+
+
+def require(condition: tf.Tensor, message: Sequence[Any]) -> Any:
+    """Returns an assertion for `passed`, whose error comes without a trace of the graph.
+
+    Args:
+        condition: Bool scalar.
+        message: Strings and tensors, which the error prints.
+
+    Raises:
+        tf.errors.InvalidArgumentError: When the step runs, if the condition is false.
+    """
+    return tf.debugging.Assert(condition, [*message, NO_TRACE])
 
 
 def passed(checks: Iterable[Any], tensor: tf.Tensor) -> tf.Tensor:
@@ -40,6 +55,7 @@ def finite(tensor: tf.Tensor, message: str) -> tf.Tensor:
 
     @tf.custom_gradient
     def checked(tensor: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        return tf.debugging.check_numerics(tensor, message), lambda gradient: gradient
+        found = tf.debugging.check_numerics(tensor, f"{message} {NO_TRACE}")
+        return found, lambda gradient: gradient
 
     return checked(tensor)

@@ -28,6 +28,14 @@ _VARIABLE_LISTS = ("_variables", "_trainable_variables")
 _COLUMN_SLOTS = "_c"  # of Adafactor: one value per column of a matrix
 _AVERAGES = "_model_variables_moving_average"
 
+# The last part of the message of a check in a graph. With it, TensorFlow does not print, before
+# the message, the 40 lines of the call stack that created the check.
+#
+# Relies on: the runtime naming the node of an error, by "{{node NAME}}", only if the message
+# has no "{{node " yet; and TensorFlow printing the stacks of the nodes whose names, without
+# spaces, it finds in the message.
+NO_TRACE = "{{node of tf_largeout}}"
+
 
 def is_running(method: Callable[..., Any]) -> bool:
     """Returns whether a Keras method, such as `keras.Model.export`, is on the call stack.

@@ -1,5 +1,7 @@
 """Errors about frequent mistakes of new users say what to do, and doing so works."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -239,6 +241,27 @@ def test_an_error_says_what_to_do(case):
     function, message = ERRORS[case]
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=message):
         function()
+
+
+def test_the_message_of_a_wrong_batch_comes_without_the_trace_of_its_check():
+    """It is the first line after TensorFlow's heading, and one line with the node follows."""
+    model = compiled()
+    model.compile("lazy_adam", "sampled_softmax_loss")
+    ones, one_hot = np.ones(4, "float32"), np.eye(N, dtype="int64")[Y]
+    wrong_label = r"assertion failed: \[Labels must be class ids in \[0, 20\).*to\] \[23\]"
+    cases = [
+        (model.evaluate, X, Y + N, ones, wrong_label),
+        (model.fit, X, Y + N, ones, wrong_label),
+        (model.fit, X * np.nan, Y, ones, "The features that enter layer '.*' must be finite"),
+        (model.fit, X, Y, ones * np.nan, "The `sample_weight` of SampledSoftmaxLoss must be"),
+        (model.fit, X, one_hot, ones, r"assertion failed: \[Labels must be.* 20 columns.*20\]"),
+    ]
+    for method, x, y, weights, message in cases:
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            method(x, y, sample_weight=weights, verbose=0)
+        lines = caught.value.message.split("\n")
+        assert lines[:2] == ["Graph execution error:", ""] and len(lines) == 4
+        assert re.match(message, lines[2]), lines[2]
 
 
 def test_metrics_have_names():

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_shard import ClassShard
@@ -262,7 +263,7 @@ class ClassScorer:
         Returns:
             As `top_k`.
         """
-        features = tf.debugging.check_numerics(features, "The features must be finite")
+        features = checks.finite(features, "The features must be finite")
         fold = functools.partial(self.fold_logits, features, classes=classes)
         return blockwise.top_k(fold, tf.shape(features)[0], k)
 

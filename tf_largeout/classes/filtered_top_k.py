@@ -91,8 +91,8 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
     received = [expected, "Received shape", shape, "for queries", tf.shape(queries)]
     in_range = tf.reduce_all(ids < num_classes)
     of_ids = [
-        tf.debugging.Assert(fits, received),
-        tf.debugging.Assert(in_range, _out_of_range("exclude", ids, num_classes)),
+        checks.require(fits, received),
+        checks.require(in_range, _out_of_range("exclude", ids, num_classes)),
     ]
     return tf.reshape(checks.passed(of_ids, ids), [tf.reduce_prod(shape[:-1]), shape[-1]])
 
@@ -116,7 +116,7 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
         )
     in_range = tf.reduce_all((ids >= 0) & (ids < num_classes))
     message = _out_of_range("allowed", ids, num_classes)
-    ids = checks.passed([tf.debugging.Assert(in_range, message)], ids)
+    ids = checks.passed([checks.require(in_range, message)], ids)
     return tf.unique(tf.sort(ids)).y
 
 

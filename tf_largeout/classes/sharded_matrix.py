@@ -274,5 +274,5 @@ class ShardedMatrix(ClassScorer):
         """Checks that no id is too high. The ops of the first shard reject ids below -1."""
         highest = tf.reduce_max(tf.pad(tf.reshape(ids, [-1]), [[0, 1]], constant_values=-1))
         expected = f"Classes of layer '{self._owner}' must be below {self.num_classes}, but got"
-        check = tf.debugging.Assert(highest < self.num_classes, [expected, highest])
+        check = checks.require(highest < self.num_classes, [expected, highest])
         return checks.passed([check], ids)

@@ -166,7 +166,7 @@ class TowerMatrix(ClassScorer):
         rows = self._tower(ids, training=training)
         # Faster than tf.debugging.check_numerics, and without its gradient, which would raise
         # errors for gradients that overflow. A `LossScaleOptimizer` skips those.
-        check = tf.debugging.Assert(
+        check = checks.require(
             tf.reduce_all(tf.math.is_finite(rows)),
             [
                 # Without quotes, before which TensorFlow would print a backslash.

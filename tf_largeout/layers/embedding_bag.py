@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.keras_internals import NO_TRACE
 from tf_largeout.layers.id_layer import IdLayer
 from tf_largeout.ops import bag_ops, devices
 from tf_largeout.types import Config, InitializerLike, Shape
@@ -222,7 +223,7 @@ class EmbeddingBag(IdLayer):
     def _same_shape(self, ids: _Rows, weights: _Rows) -> tf.Operation | None:
         """Returns an op that fails if two tensors, or ragged tensors, differ in shape."""
         shapes = [x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)]
-        message = f"`weights` of layer '{self.name}' must have the shape of `ids`"
+        message = f"`weights` of layer '{self.name}' must have the shape of `ids` {NO_TRACE}"
         return tf.debugging.assert_equal(*shapes, message=message)
 
     def _check_not_values(self, ids: tf.Tensor) -> list[tf.Operation | None]:
@@ -241,7 +242,7 @@ class EmbeddingBag(IdLayer):
             "Received ids of shape"
         )
         is_values = (low >= 0) & (low <= high) & (high <= 1)
-        return [tf.debugging.Assert(~is_values, [message, tf.shape(ids)])]
+        return [checks.require(~is_values, [message, tf.shape(ids)])]
 
     def _combined_by_one_op(
         self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import is_whole
 from tf_largeout.wrong_arguments import OF_ID_LAYERS, refuse_wrong_arguments
 
@@ -80,4 +81,4 @@ class IdLayer(keras.layers.Layer):
             f"input_dim={self.input_dim}{padding}. If another id marks padding, such as -1, "
             "pass it as `padding_id`. Received ids from, to:"
         )
-        return tf.debugging.Assert((low >= 0) & (high < self.input_dim), [message, low, high])
+        return checks.require((low >= 0) & (high < self.input_dim), [message, low, high])

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import is_whole
 from tf_largeout.keras_internals import (
     build_optimizer_of_step,
@@ -35,8 +36,8 @@ class TaggedLoss(keras.losses.Loss):
     `evaluate` and for `validation_data`), it also defines `evaluation_losses`.
 
     An example whose labels are all -1 does not count, as with a Keras mask or with
-    `ignore_class=-1` in Keras's losses. Positions of sequences that do not count are not scored
-    (by a `FactoredOutput` they are), so padding costs almost no time. The reduction "sum_over_batch_size" divides by the
+    `ignore_class=-1` in Keras's losses. Positions of sequences that do not count are not
+    scored, except by a `FactoredOutput`. The reduction "sum_over_batch_size" divides by the
     number of examples that count, whatever their weights. "mean_with_sample_weight" divides by
     the sum of their weights. If no example of a batch counts, the loss and its gradient are 0.
     Each replica of a strategy divides by the number of examples that count in its part of the
@@ -196,7 +197,7 @@ class TaggedLoss(keras.losses.Loss):
         weights = per_example(sample_weight, y_pred, self.dtype)
         if counted is not None:
             weights = tf.where(tf.cast(counted, "bool"), weights, 0)
-        return tf.debugging.check_numerics(weights, message)
+        return checks.finite(weights, message)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Passes the losses on to Keras, which applies weights and the reduction.

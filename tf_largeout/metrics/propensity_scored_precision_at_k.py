@@ -116,7 +116,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
             "examples. The sum of `counts` equals it only if each example has one label. Pass "
             "`num_examples`. Received an example whose number of labels is"
         )
-        return [tf.debugging.Assert(most <= 1, [message, most])]
+        return [checks.require(most <= 1, [message, most])]
 
     def get_config(self) -> Config:
         return {

@@ -195,7 +195,7 @@ def _row_splits(vectors: tf.SparseTensor) -> tf.Tensor:
     # tf.RaggedTensor.from_value_rowids would abort the process if its bincount cannot allocate
     # one count per row.
     rows = vectors.indices[:, 0]
-    in_order = tf.debugging.Assert(
+    in_order = checks.require(
         tf.reduce_all(rows[1:] >= rows[:-1]),
         ["The rows of a sparse tensor of vectors must be in order. Call tf.sparse.reorder."],
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes.best_scores import are_among
 from tf_largeout.classes.filtered_top_k import exclusions
 from tf_largeout.retrieval.rows import Rows, best_of
@@ -99,7 +100,7 @@ class GraphRows:
             exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
         if allowed is not None or k > self.rows.alive.sum():
             return self.rows.top_k(queries, k, exclude, allowed)
-        queries = tf.debugging.check_numerics(queries, "The queries must be finite")
+        queries = checks.finite(queries, "The queries must be finite")
         count = k if exclude is None else k + tf.shape(exclude)[1]
         ids = tf.numpy_function(self._candidates, [queries, count, k], tf.int64)
         ids.set_shape([queries.shape[0], None])

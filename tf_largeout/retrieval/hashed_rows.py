@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes.best_scores import search_without
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exclusions
@@ -65,7 +66,7 @@ class HashedRows:
         num_classes = self.rows.matrix.num_classes
         if allowed is not None or max(k, self._num_candidates) >= num_classes:
             return self.rows.top_k(queries, k, exclude, allowed)
-        queries = tf.debugging.check_numerics(queries, "The queries must be finite")
+        queries = checks.finite(queries, "The queries must be finite")
         if exclude is not None:
             exclude = exclusions(exclude, queries, num_classes)
         return self._best_of_buckets(self.rows.matrix, queries, k, exclude)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.classes.best_scores import best_left
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exclusions
@@ -113,7 +114,7 @@ class ListedRows:
         probes = self.probes(k)
         if allowed is not None or probes >= self.num_lists:
             return self.rows.top_k(queries, k, exclude, allowed)
-        queries = tf.debugging.check_numerics(queries, "The queries must be finite")
+        queries = checks.finite(queries, "The queries must be finite")
         return self.best_of_lists(self.rows.matrix, queries, k, probes, exclude)
 
     def probes(self, k: int) -> int:

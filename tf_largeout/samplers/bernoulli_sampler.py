@@ -113,7 +113,7 @@ class BernoulliSampler(CountedSampler):
         cumulative, _ = self.tables()
         total = cumulative[-1]
         message = "BernoulliSampler has no class counts"
-        total = checks.passed([tf.debugging.assert_positive(total, message)], total)
+        total = checks.passed([checks.require(total > 0, [message])], total)
         seeds = tf.random.experimental.stateless_split(seed, 2)
         num_hits = tf.random.stateless_poisson([num_samples], seeds[0], total, tf.int64)
         most = tf.reduce_max(tf.concat([num_hits, [0]], axis=0))

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import one_of, real_number
 from tf_largeout.sampled_values import LEAST_COUNT, SampledValues
 from tf_largeout.samplers.registry import named
@@ -121,7 +122,7 @@ class SoftmaxSampler(Sampler):
         weights = tf.tensor_scatter_nd_update(weights, is_label, no_weight)
         cumulative = tf.cumsum(weights, axis=1)
         message = "The logits that SoftmaxSampler draws by must be finite"
-        total = tf.debugging.check_numerics(cumulative[:, -1:], message)
+        total = checks.finite(cumulative[:, -1:], message)
         # Below the total even if the product is rounded up, so that the drawn class has a
         # weight.
         targets = tf.minimum(uniform * total, total * (1 - 2.0**-53))

@@ -5,6 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.search.kernel_tree import KernelTree
 from tf_largeout.search.shard_draws import draw_shards, seed_of
 from tf_largeout.search.sharded_structure import ShardedStructure
@@ -39,7 +40,7 @@ class TreeDraws:
     ) -> None:
         self._trees, self._rows = trees, rows
         self._queries, self._seed = queries, seed
-        masses = tf.debugging.check_numerics(
+        masses = checks.finite(
             masses,
             "features must be finite, and their products with the class embeddings must not "
             "overflow",

@@ -72,7 +72,7 @@ class Endpoints:
             tf.errors.InvalidArgumentError: When the signature runs, if `k` is out of range, or
                 `exclude` has another number of rows.
         """
-        valid = tf.debugging.Assert(
+        valid = checks.require(
             (k >= 0) & (k <= self._num_classes),
             [f"`k` must be from 0 to the number of classes, {self._num_classes}. Received:", k],
         )
@@ -81,7 +81,7 @@ class Endpoints:
         batch = tf.shape(features)[0] if shape is None else shape[0]
         rows, width = tf.unstack(tf.shape(exclude))
         message = "`exclude` must have one row per example, or one row for all. Received rows:"
-        valid = tf.debugging.Assert(
+        valid = checks.require(
             (rows == 1) | (rows == batch), [message, rows, "examples:", batch]
         )
         exclude = tf.broadcast_to(checks.passed([valid], exclude), [batch, width])

@@ -27,7 +27,7 @@ def encoded(exclude: TensorLike) -> tf.Tensor:
     """
     ids = class_ids("exclude", exclude)
     in_range = ids < -_OFFSET
-    check = tf.debugging.Assert(
+    check = checks.require(
         tf.reduce_all(in_range), ["`exclude` must be class ids. Received:", tf.reduce_max(ids)]
     )
     ids = checks.passed([check], ids)

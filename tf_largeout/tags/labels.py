@@ -100,9 +100,9 @@ def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf
         "others must be within the shape. Leave out targets of other ids. Received the indices"
     )
     of_targets = [
-        tf.debugging.Assert(shape[-1] == num_classes, [columns, shape[-1]]),
-        tf.debugging.Assert(tf.size(outside) == 0, [message, outside, "in the shape", shape]),
-        tf.debugging.check_numerics(values, f"{kind} must be finite"),
+        checks.require(shape[-1] == num_classes, [columns, shape[-1]]),
+        checks.require(tf.size(outside) == 0, [message, outside, "in the shape", shape]),
+        checks.finite(values, f"{kind} must be finite"),
     ]
     indices, values = (checks.passed(of_targets, one) for one in (indices, values))
     return tf.SparseTensor(indices, values, shape)
@@ -138,8 +138,8 @@ def as_target_matrix(
     targets = checked_targets(targets, num_classes, "Soft targets")
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     values = tf.cast(values, tf.float32)
-    check = tf.debugging.assert_non_negative(values, "Soft targets must not be negative")
-    values = checks.passed([check], values)
+    message = ["Soft targets must not be negative. Received values from", tf.reduce_min(values)]
+    values = checks.passed([checks.require(tf.reduce_all(values >= 0), message)], values)
     matrix = tf.sparse.reshape(
         tf.SparseTensor(indices, values, shape), [tf.reduce_prod(shape[:-1]), num_classes]
     )
@@ -150,7 +150,7 @@ def as_target_matrix(
         "The soft targets of an example must have a sum above 0 and of at most 1. Normalize "
         "them; an example without any target does not count. Received sums"
     )
-    ids = checks.passed([tf.debugging.Assert(fits, [message, totals])], ids)
+    ids = checks.passed([checks.require(fits, [message, totals])], ids)
     ids = tf.where(weights > 0, ids, -1)
     full = tf.concat([shape[:-1], tf.shape(ids, tf.int64)[1:]], axis=0)
     return tf.reshape(ids, full), tf.reshape(weights, full)
@@ -235,7 +235,7 @@ def _shape_checks(labels: tf.Tensor, features: tf.Tensor) -> list[tf.Operation |
     padded = tf.concat([shape, tf.fill([rank], -1)], axis=0)[:rank]
     fits = tf.reduce_all(padded == expected) & (tf.size(shape) <= rank + 1)
     message = [_expected_shape(features), "Received labels of shape", shape]
-    return [tf.debugging.Assert(fits, [*message, "for features", tf.shape(features)])]
+    return [checks.require(fits, [*message, "for features", tf.shape(features)])]
 
 
 def _expected_shape(features: tf.Tensor) -> str:
@@ -263,7 +263,7 @@ def _range_check(kind: str, ids: tf.Tensor, num_classes: int) -> tf.Operation | 
             "If another id, such as -100, marks padding, pass ignore_class=-100 to the loss. "
         )
     message += "Received ids"
-    return tf.debugging.Assert(in_range, [message, "from", lowest, "to", highest])
+    return checks.require(in_range, [message, "from", lowest, "to", highest])
 
 
 def _multi_hot_checks(labels: tf.Tensor, num_classes: int) -> list[tf.Operation | None]:
@@ -279,4 +279,4 @@ def _multi_hot_checks(labels: tf.Tensor, num_classes: int) -> list[tf.Operation 
         "with -1 or ragged, such as tf.ragged.boolean_mask(tf.range(num_classes) + "
         "tf.zeros_like(y), y > 0). Received labels of shape"
     )
-    return [tf.debugging.Assert(is_ids, [message, tf.shape(labels)])]
+    return [checks.require(is_ids, [message, tf.shape(labels)])]

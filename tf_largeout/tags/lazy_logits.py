@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout import checks
+from tf_largeout.keras_internals import NO_TRACE
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.tags import hardness
 from tf_largeout.tags.candidates import Candidates, score_candidates
@@ -99,7 +100,7 @@ class LazyLogits(OutputTag):
         ranks = self._candidates.ranks(ranking == "absolute")
         if labels is self._candidates.labels:
             return ranks
-        message = "Loss and metric were given different labels for one output"
+        message = f"Loss and metric were given different labels for one output {NO_TRACE}"
         check = tf.debugging.assert_equal(labels, self._candidates.labels, message)
         return checks.passed([check], ranks)
 
