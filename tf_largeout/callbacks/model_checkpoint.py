@@ -25,10 +25,6 @@ class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
     model.fit(x, y, validation_split=0.1, callbacks=[checkpoint])
     ```
 
-    Args:
-        *args: As in `keras.callbacks.ModelCheckpoint`.
-        **kwargs: As in `keras.callbacks.ModelCheckpoint`.
-
     Raises:
         ValueError: As `keras.callbacks.ModelCheckpoint`.
         OSError: In `fit`, if a file cannot be written.
