@@ -13,6 +13,11 @@ DOCS_INSTALLED := $(VENV)/.installed_docs
 LIBRARY := tf_largeout/ops/_largeout_ops.so
 CXX_SOURCES = $(shell find custom_ops examples tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
+# All versions are pinned, except by `make test-tensorflow`.
+CONSTRAINTS := build_tools/constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c $(CONSTRAINTS)
+UV := build/uv/bin/uv
+
 # CMake and Ninja from PyPI, in .venv. Targets that need nothing else use those on the PATH if
 # .venv has none. They do not mix both, as another version of Ninja would recompile everything.
 CMAKE_INSTALLED := $(VENV)/.installed_cmake
@@ -30,7 +35,7 @@ BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 .PHONY: clean test-arm wheel test-tensorflow test-portable test-avx2
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
-.PHONY: bazel
+.PHONY: bazel constraints
 .DEFAULT_GOAL := help
 # Targets share object files, and each compiles on all cores.
 .NOTPARALLEL:
@@ -60,21 +65,20 @@ help:
 	@echo "make docs           build the site of docs/ in build/docs, and check its links"
 	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
 	@echo "make ops            rebuild the op library if its sources have changed"
+	@echo "make constraints    pin the newest versions of all installed packages"
 	@echo "make clean          remove .venv and all build outputs"
 
-$(CMAKE_INSTALLED):
+$(CMAKE_INSTALLED): $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check cmake ninja "setuptools>=77"
+	$(PIP_INSTALL) cmake ninja setuptools
 	touch $@
 
 # TensorFlow is installed first, because the op library is compiled against it. The library is
 # built before the package, so that the compiler's progress is visible.
-$(INSTALLED): $(CMAKE_INSTALLED) setup.py pyproject.toml tf_largeout/version.py
-	$(BIN)/python -m pip install --disable-pip-version-check \
-	  "$$($(BIN)/python -m build_tools.tensorflow_install)"
+$(INSTALLED): $(CMAKE_INSTALLED) setup.py pyproject.toml tf_largeout/version.py build_tools/requirements.py
+	$(PIP_INSTALL) "$$($(BIN)/python -m build_tools.tensorflow_install)"
 	$(BIN)/python -m build_tools op_library --copy-to $(LIBRARY)
-	$(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation \
-	  -e ".[cpu,examples,test]"
+	$(PIP_INSTALL) --no-build-isolation -e ".[cpu,examples,test]"
 	touch $@
 
 install: $(INSTALLED)
@@ -211,15 +215,20 @@ cuda-sanitize: $(BUILD_READY)
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
 
 # The API reference is extracted from the sources, without TensorFlow or the op library.
-$(DOCS_INSTALLED): setup.py
+$(DOCS_INSTALLED): build_tools/requirements.py $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check \
-	  $$($(PYTHON) -m build_tools.site.requirements)
+	$(PIP_INSTALL) $$($(PYTHON) -m build_tools.requirements docs)
 	touch $@
 
 docs: $(DOCS_INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
 	@echo "Open file://$(CURDIR)/build/docs/index.html in a browser."
+
+# Chooses the newest versions for $(CONSTRAINTS).
+constraints:
+	test -x $(UV) || $(PYTHON) -m venv build/uv
+	build/uv/bin/python -m pip install --disable-pip-version-check --upgrade uv
+	$(PYTHON) -m build_tools.constraints $(UV)
 
 bench: ops
 	$(BIN)/python -m tf_largeout.benchmarks $(NAME) $(ARGS)

