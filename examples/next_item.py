@@ -66,11 +66,14 @@ def build_models(
     `bias` is the first value of the items' biases; None for no biases.
     """
     layers, ops = keras.layers, keras.ops
-    ids = keras.Input([length], dtype="int32")
+    ids = keras.Input([None], dtype="int32")  # at most `length` items
     rows = keras.initializers.RandomNormal(stddev=0.5 / dim**0.5)
     items = layers.Embedding(num_classes, dim, embeddings_initializer=rows)
     positions = layers.Embedding(length, dim, embeddings_initializer=rows)
-    h = layers.Dropout(dropout)(items(ids) + positions(ops.arange(length)))
+    # The newest item is at position `length - 1`, also in a batch of shorter inputs.
+    columns = ops.ones_like(ops.sum(ids, axis=0))
+    h = items(ids) + positions(length - ops.flip(ops.cumsum(columns)))
+    h = layers.Dropout(dropout)(h)
     is_item = ops.expand_dims(ids != 0, 1)  # No position attends to the padding.
 
     def add(h, change):  # The gates are those of LiGR (Borisyuk et al. 2025).
@@ -98,10 +101,11 @@ def build_models(
 
 
 def train(model, split, loss, learning_rate, epochs, batch_size):
-    steps = epochs * -(-len(split.x) // batch_size)
+    batches = split.batches(batch_size)  # Of inputs of similar length, already shuffled.
+    steps = epochs * len(batches)
     rate = keras.optimizers.schedules.PolynomialDecay(learning_rate, steps, 0.0)
     model.compile(tflo.optimizers.LazyAdam(rate), loss)
-    model.fit(split.x, split.y, batch_size=batch_size, epochs=epochs)
+    model.fit(batches, epochs=epochs, shuffle=False)
 
 
 def evaluate(next_item, held_out, loss, repeats):
@@ -112,9 +116,11 @@ def evaluate(next_item, held_out, loss, repeats):
     """
     metrics = [tflo.metrics.NDCG(10), tflo.metrics.HitRateAtK(10)]
     next_item.compile(loss=loss, metrics=metrics)
-    seen = np.zeros([len(held_out.target), 1], int) if repeats else held_out.seen
-    target = tflo.metrics.with_exclude(held_out.target, seen)
-    return next_item.evaluate(held_out.history, target, batch_size=256, return_dict=True)
+
+    def labels(target, seen):  # The last column of `seen` is the padding, 0.
+        return tflo.metrics.with_exclude(target, seen[:, -1:] if repeats else seen)
+
+    return next_item.evaluate(held_out.batches(256, labels), return_dict=True)
 
 
 def main(arguments=None):

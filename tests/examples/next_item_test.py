@@ -42,6 +42,9 @@ def test_a_position_depends_on_the_items_before_it_only(ligr):
     np.testing.assert_allclose(logits[0, :4], logits[1, :4], rtol=1e-4, atol=1e-5)
     assert np.abs(logits[0, 4:] - logits[1, 4:]).max() > 1e-3
     np.testing.assert_allclose(next_item(ids), logits[:, -1], rtol=1e-4, atol=1e-5)
+    # Nor does it depend on the padding, which batches by length leave out.
+    np.testing.assert_allclose(model(ids[:, 2:]), logits[:, 2:], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(next_item(ids[:, 2:]), logits[:, -1], rtol=1e-4, atol=1e-5)
     # The row of the padding has no effect.
     table = model.layers[-1].embeddings
     table.assign(tf.tensor_scatter_nd_update(table, [[0]], [[9.0] * 8]))

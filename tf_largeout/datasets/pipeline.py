@@ -95,24 +95,39 @@ def batches(
     with tf.device("CPU:0"):
         examples = tf.constant(examples, tf.int64)
 
-    def epoch(order: tf.Tensor) -> tf.data.Dataset:
+    def epoch(seed: tf.Tensor | None) -> tf.data.Dataset:
+        order = examples
+        if seed is not None:
+            order = tf.random.experimental.stateless_shuffle(examples, seed)
         starts = tf.data.Dataset.range(0, num_batches * chunk, chunk)
         return starts.map(lambda start: gather(order[start : start + chunk]))
 
+    unbatched = len(examples) if batch_size is None else None
+    return epochs(epoch, num_batches, shuffle_seed, unbatched)
+
+
+def epochs(
+    epoch: Callable[[tf.Tensor | None], tf.data.Dataset],
+    num_batches: int,
+    shuffle_seed: int | None,
+    unbatched: int | None = None,
+) -> tf.data.Dataset:
+    """Returns a dataset of known length whose epochs have different seeds.
+
+    Args:
+        epoch: Function that returns the batches of an epoch, from a seed, int64 `[2]`, or None.
+        num_batches: Batches per epoch.
+        shuffle_seed: An integer that determines the seeds of all epochs. None calls `epoch`
+            with None.
+        unbatched: Number of examples, to return single examples. None for batches.
+    """
     if shuffle_seed is None:
-        result = epoch(examples)
+        result = epoch(None)
     else:
         seeds = tf.data.Dataset.random(shuffle_seed, rerandomize_each_iteration=True)
-        result = (
-            seeds.batch(2)
-            .take(1)
-            .flat_map(
-                lambda seed: epoch(tf.random.experimental.stateless_shuffle(examples, seed))
-            )
-        )
-        result = _with_cardinality(result, num_batches)
-    if batch_size is None:
-        result = _with_cardinality(result.unbatch(), len(examples))
+        result = _with_cardinality(seeds.batch(2).take(1).flat_map(epoch), num_batches)
+    if unbatched is not None:
+        result = _with_cardinality(result.unbatch(), unbatched)
     return result.with_options(_options()).prefetch(2)
 
 

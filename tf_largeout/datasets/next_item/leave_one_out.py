@@ -2,11 +2,18 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import numpy as np
+import tensorflow as tf
 
+from tf_largeout.arguments import seed_or_none, whole_number
+from tf_largeout.datasets.next_item.buckets import Buckets, batches_by_length, bucket_widths
 from tf_largeout.datasets.next_item.histories import HELD_OUT, training_lengths
 from tf_largeout.datasets.ragged import Ragged
+from tf_largeout.datasets.ragged_tensor import RaggedTensor
+
+Labels = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +42,64 @@ class HeldOut:
         """
         return self._before.padded(1 + int(self._before.lengths.max()), 0)
 
+    def batches(self, batch_size: int, labels: Labels | None = None) -> tf.data.Dataset:
+        """Returns batches `(history, labels)` of users with histories of similar length.
+
+        Use them for `evaluate`. Histories are int32 `[batch, width]`, without the columns that
+        contain only padding. There are at most 8 widths, in increasing order. Models must not
+        depend on the padding on the left: see the guide "Next item".
+
+        Args:
+            batch_size: Maximum number of users per batch.
+            labels: A function that returns the labels of a batch from `target`, int64
+                `[batch]`, and `seen`, int32 `[batch, n]`. `tflo.metrics.with_exclude` ranks
+                only items that the user has not seen. None, the default, returns `target`.
+
+        Raises:
+            ValueError: If `batch_size` is not a positive integer.
+        """
+        batch_size = whole_number("batch_size", batch_size)
+        with tf.device("CPU:0"):
+            history, target = tf.constant(self.history), tf.constant(self.target)
+        before = RaggedTensor(self._before, tf.int32, 0)
+
+        def batch(rows: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            y = tf.gather(target, rows)
+            if labels is not None:
+                y = labels(y, tf.pad(before.padded(rows), [[0, 0], [0, 1]]))
+            return tf.gather(history, rows)[:, -width:], y
+
+        lengths = _lengths(self.history)
+        buckets = Buckets.of(lengths, np.ones_like(lengths), batch_size)
+        return batches_by_length(buckets, None, batch)
+
+    def by_length(self, max_parts: int = 4) -> list["HeldOut"]:
+        """Divides the users into parts with histories of similar length.
+
+        Use it for `predict_top_k`, which takes arrays. The `history` of each part has no
+        columns that contain only padding, and each user is in one part.
+
+        Args:
+            max_parts: Maximum number of parts. Defaults to 4, as `predict_top_k` traces the
+                model for each part.
+
+        Raises:
+            ValueError: If `max_parts` is not a positive integer.
+        """
+        lengths = _lengths(self.history)
+        max_parts = whole_number("max_parts", max_parts)
+        widths = bucket_widths(lengths, np.ones_like(lengths), 1, max_parts)
+        part = np.searchsorted(widths, lengths)
+        return [self._take(np.flatnonzero(part == i), width) for i, width in enumerate(widths)]
+
+    def _take(self, rows: np.ndarray, width: int) -> "HeldOut":
+        return HeldOut(
+            self.users[rows],
+            self.history[rows, -width:],
+            self.target[rows],
+            self._before.take(rows),
+        )
+
 
 @dataclasses.dataclass(frozen=True)
 class LeaveOneOut:
@@ -51,6 +116,38 @@ class LeaveOneOut:
     y: np.ndarray
     validation: HeldOut
     test: HeldOut
+
+    def batches(self, batch_size: int, shuffle_seed: int | None = 0) -> tf.data.Dataset:
+        """Returns shuffled batches `(x, y)` of training, each of inputs of similar length.
+
+        They save the time that a model spends on padding. `x` and `y` are `[batch, width]`,
+        without the columns that contain only padding. There are at most 8 widths. Models must
+        not depend on the padding on the left: see the guide "Next item". Pass `shuffle=False`
+        to `fit`, or Keras warns that it does not shuffle a dataset.
+
+        All batches have about the same number of items, so those of short inputs have more
+        inputs. With equal numbers of inputs, the items of short inputs would count more in the
+        gradient than those of long inputs, because losses divide by the items of the batch.
+
+        Args:
+            batch_size: Inputs per batch, on average.
+            shuffle_seed: 64-bit integer for an order that differs between epochs, but not
+                between runs. Defaults to 0. None sorts the inputs by width.
+
+        Raises:
+            ValueError: If an argument is invalid.
+        """
+        batch_size = whole_number("batch_size", batch_size)
+        shuffle_seed = seed_or_none("shuffle_seed", shuffle_seed)
+        with tf.device("CPU:0"):
+            x, y = tf.constant(self.x), tf.constant(self.y)
+
+        def batch(rows: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.gather(x, rows)[:, -width:], tf.gather(y, rows)[:, -width:]
+
+        lengths = _lengths(self.x)
+        buckets = Buckets.of(lengths, lengths, batch_size)
+        return batches_by_length(buckets, shuffle_seed, batch)
 
 
 def leave_one_out(
@@ -70,6 +167,12 @@ def leave_one_out(
         users = users[np.sort(chosen)]
     validation, test = (_held_out(rows, users, length, back) for back in (HELD_OUT, 1))
     return LeaveOneOut(x, y, validation, test)
+
+
+def _lengths(histories: np.ndarray) -> np.ndarray:
+    """Returns int64 `[n]`: the number of columns from the oldest item to the last column."""
+    is_item = histories != 0
+    return np.where(is_item.any(axis=1), histories.shape[1] - is_item.argmax(axis=1), 1)
 
 
 def _training_windows(rows: Ragged, length: int) -> tuple[np.ndarray, np.ndarray]:
