@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_largeout import layers, losses, optimizers
 from tf_largeout.benchmarks.harness import machine, tasks
 from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from tf_largeout.benchmarks.methods.builders import encoder_of
 from tf_largeout.benchmarks.methods.method_table import METHODS
 
 # Arguments of the loss, and the optimizer; None is Keras's `Dense`.
@@ -52,7 +53,7 @@ def save_problem(problem):
     clock = TrainingClock(problem.seconds, problem.seconds, lambda *_: {}, anneal=1.0)
     model.fit(task.train, steps_per_epoch=ENDLESS, callbacks=[clock], shuffle=False, verbose=0)
     features, labels = task.test_sample(_BATCHES * problem.batch_size)
-    encoded, output = model.layers[0](features).numpy(), model.layers[-1]
+    encoded, output = encoder_of(model)(features).numpy(), model.layers[-1]
     embeddings = output.class_embeddings().numpy()
     bias = output.bias.numpy()
     np.savez(problem.path, features=encoded, labels=labels, embeddings=embeddings, bias=bias)

@@ -24,6 +24,7 @@ from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_race
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
+from tf_largeout.benchmarks.methods.builders import encoder_of
 from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.benchmarks.race import table
 from tf_largeout.benchmarks.tune import positive
@@ -164,9 +165,8 @@ def answer(model, data, names):
 
     The right place is marked for names of the test split, on which no method was trained.
     """
-    *encoder, output = model.layers
-    features = keras.Sequential(encoder)(place_names.encode(names))
-    scores, ids = output.top_k(features, 5)
+    features = encoder_of(model)(place_names.encode(names))
+    scores, ids = model.layers[-1].top_k(features, 5)
     _, labels = tasks.collect(data.test)
     right = {data.test_text(row): int(label) for row, label in enumerate(labels)}
     print("The five best places for each name; * marks the right one, where it is known:")

@@ -18,6 +18,7 @@ from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_profile
 from tf_largeout.benchmarks.harness.tasks import task_argument
+from tf_largeout.benchmarks.methods.builders import encoder_of
 from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.benchmarks.methods.optimizers import ROW_PASSES
 from tf_largeout.benchmarks.methods.stock_models import CandidateModel
@@ -76,7 +77,7 @@ def _row_bytes(task, batches, settings):
 
 
 def _ever_longer_parts(model):
-    encoder = model.encoder if isinstance(model, CandidateModel) else model.layers[0]
+    encoder = model.encoder if isinstance(model, CandidateModel) else encoder_of(model)
 
     def loss(features, labels):
         if isinstance(model, CandidateModel):

@@ -26,6 +26,7 @@ from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_search
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
+from tf_largeout.benchmarks.methods.builders import encoder_of
 from tf_largeout.benchmarks.methods.retrieval_methods import METHODS, Problem
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -189,9 +190,8 @@ def _write_weights(model_path, task_name, path):
     """Writes the class weights of a saved model and its test inputs to the output layer."""
     model = keras.models.load_model(model_path, compile=False)
     layer = model.layers[-1]
-    encoder = keras.Model(model.inputs, layer.input)
     features, labels = tasks.load(task_name, 512).test_sample(8192)
-    queries = encoder.predict(features, batch_size=512, verbose=0).astype(np.float32)
+    queries = encoder_of(model).predict(features, batch_size=512, verbose=0).astype(np.float32)
     rows, bias = layer.class_embeddings().numpy(), layer.bias.numpy()
     np.savez(path, W=rows, b=bias, H=queries, y=labels)
 

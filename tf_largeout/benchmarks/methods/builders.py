@@ -57,6 +57,11 @@ def _output(task, settings, samplers=SAMPLERS, **options):
     return LargeOutput(task.num_classes, sampler=sampler, **options)
 
 
+def encoder_of(model):
+    """Returns the part of a functional model before its last layer, as a model."""
+    return keras.Model(model.input, model.layers[-1].input)
+
+
 def dense(task, settings):
     """Returns Keras's `Dense` over all classes."""
     return task.model(settings.dim, keras.layers.Dense(task.num_classes))
