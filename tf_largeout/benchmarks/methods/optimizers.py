@@ -10,12 +10,24 @@ from tf_largeout.optimizers import LazyAdagrad, LazyAdam, LazySGD, RowwiseAdagra
 
 
 class NoOptimizer(keras.optimizers.Optimizer):
-    """Waits for the gradients and updates nothing, to measure forward and backward only."""
+    """Reads the gradients and updates no weight, to measure forward and backward only.
+
+    `gradient_sum` adds up all gradients. TensorFlow prunes gradients on which nothing but a
+    control dependency waits.
+    """
+
+    def build(self, variables):
+        if self.built:
+            return
+        super().build(variables)
+        self.gradient_sum = self.add_variable([], name="gradient_sum")
 
     def apply(self, grads, trainable_variables=None):
+        self.build(trainable_variables)
         parts = [g.values if isinstance(g, tf.IndexedSlices) else g for g in grads]
-        with tf.control_dependencies(parts):
-            self.iterations.value.assign_add(1)
+        sums = [tf.cast(tf.reduce_sum(part), tf.float32) for part in parts]
+        self.gradient_sum.value.assign_add(tf.add_n(sums))
+        self.iterations.value.assign_add(1)
 
     def update_step(self, gradient, variable, learning_rate):
         raise NotImplementedError("NoOptimizer overrides `apply` and takes no steps.")
