@@ -27,7 +27,7 @@ class ExampleBuffer {
   const float* Fill(int64_t example, const float* logits, const Offsets& offsets) {
     const float* from = logits + example * in_.num_candidates;
     const float* offset = offsets.Row(example, in_.num_candidates);
-    for (int64_t i = 0; i < in_.num_candidates; ++i) values_[i] = from[i] + offset[i];
+    LARGEOUT_SIMD_DISPATCH(AddOffsets, from, offset, in_.num_candidates, values_.data());
     hits_.Fill(example, -std::numeric_limits<float>::infinity(), &scratch_, values_.data());
     return values_.data();
   }

@@ -5,9 +5,29 @@
 namespace largeout {
 namespace LARGEOUT_SIMD {
 
+void AddOffsets(const float* logits, const float* offsets, int64_t size, float* buffer) {
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) {
+    Store(Load(logits + i) + Load(offsets + i), buffer + i);
+  }
+  const int64_t rest = size - i;
+  if (rest > 0)
+    StorePart(LoadPart(logits + i, rest) + LoadPart(offsets + i, rest), rest, buffer + i);
+}
+
 void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum) {
-  Floats lane_max = Broadcast(kPaddingValue);
-  for (int64_t i = 0; i < size; i += kLanes) lane_max = Max(lane_max, Load(buffer + i));
+  // Four running maxima: with one, each comparison waits for the previous one.
+  constexpr int kMaxima = 4;
+  Floats maxima[kMaxima];
+  for (Floats& each : maxima) each = Broadcast(kPaddingValue);
+  int64_t i = 0;
+  for (; i + kMaxima * kLanes <= size; i += kMaxima * kLanes) {
+    for (int k = 0; k < kMaxima; ++k) {
+      maxima[k] = Max(Load(buffer + i + k * kLanes), maxima[k]);
+    }
+  }
+  for (; i < size; i += kLanes) maxima[0] = Max(Load(buffer + i), maxima[0]);
+  const Floats lane_max = Max(Max(maxima[0], maxima[1]), Max(maxima[2], maxima[3]));
   *max = lane_max[0];
   for (int lane = 1; lane < kLanes; ++lane)
     *max = lane_max[lane] > *max ? lane_max[lane] : *max;

@@ -15,6 +15,8 @@ inline constexpr float kPaddingValue = -3.40282347e38f;
 
 #define LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(level)                                           \
   namespace level {                                                                         \
+  /* buffer[i] = logits[i] + offsets[i]. */                                                 \
+  void AddOffsets(const float* logits, const float* offsets, int64_t size, float* buffer);  \
   /* max, at least the lowest float, and sum of exp(x - max), of a padded buffer. */        \
   void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum);             \
   /* out[i] = scale * exp(buffer[i] - shift); sums[i] += out[i]. Only the buffer is padded. \
