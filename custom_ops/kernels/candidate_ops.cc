@@ -51,9 +51,9 @@ struct CpuCandidate {
   }
 
   static absl::Status CandidateRanks(OpKernelContext* ctx, const Candidates& candidates,
-                                     const float* logits, const float* true_logits,
-                                     int64_t* ranks) {
-    largeout::CandidateRanks(candidates, logits, true_logits, IntraOpParallel(ctx), ranks);
+                                     const float* logits, const Offsets& offsets,
+                                     const RankedLabels& labels, int64_t* ranks) {
+    largeout::CandidateRanks(candidates, logits, offsets, labels, IntraOpParallel(ctx), ranks);
     return absl::OkStatus();
   }
 };

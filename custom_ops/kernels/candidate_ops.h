@@ -31,29 +31,31 @@ inline absl::Status CheckColumns(const tensorflow::Tensor& logits,
                     logits.shape().DebugString());
 }
 
-// Inputs of the ops on shifted logits: logits, offsets, labels, candidates.
-inline absl::Status CheckShifted(tensorflow::OpKernelContext* ctx) {
+// Inputs of the ops on shifted logits: logits, offsets, labels (or classes without effect),
+// candidates.
+inline absl::Status CheckShifted(tensorflow::OpKernelContext* ctx,
+                                 const char* labels = "labels") {
   const tensorflow::Tensor& logits = ctx->input(0);
   TF_RETURN_IF_ERROR(CheckLogits(logits));
   TF_RETURN_IF_ERROR(CheckColumns(logits, ctx->input(1), "offsets"));
-  TF_RETURN_IF_ERROR(CheckBatchMatrix(ctx->input(2), "labels", logits.dim_size(0), "logits"));
+  TF_RETURN_IF_ERROR(CheckBatchMatrix(ctx->input(2), labels, logits.dim_size(0), "logits"));
   return CheckColumns(logits, ctx->input(3), "candidates");
 }
 
-// ids: [num_candidates], or [batch, num_candidates], or null.
+// ids: [num_candidates] or [batch, num_candidates].
 inline Candidates MakeCandidates(const tensorflow::Tensor& logits,
                                  const tensorflow::Tensor& labels,
-                                 const tensorflow::Tensor* ids) {
+                                 const tensorflow::Tensor& ids) {
   return {labels.flat<int64_t>().data(),
-          ids == nullptr ? nullptr : ids->flat<int64_t>().data(),
+          ids.flat<int64_t>().data(),
           logits.dim_size(0),
           labels.dim_size(1),
           logits.dim_size(1),
-          ids == nullptr || ids->dims() == 1};
+          ids.dims() == 1};
 }
 
 inline Candidates ShiftedCandidates(tensorflow::OpKernelContext* ctx) {
-  return MakeCandidates(ctx->input(0), ctx->input(2), &ctx->input(3));
+  return MakeCandidates(ctx->input(0), ctx->input(2), ctx->input(3));
 }
 
 inline Offsets ShiftedOffsets(tensorflow::OpKernelContext* ctx) {
@@ -78,7 +80,7 @@ class FillAccidentalHitsOp : public LargeoutOp {
     if (!filled->SharesBufferWith(values)) {
       OP_REQUIRES_OK(ctx, Device::Copy(ctx, values, filled));
     }
-    OP_REQUIRES_OK(ctx, Device::FillAccidentalHits(ctx, MakeCandidates(values, labels, &ids),
+    OP_REQUIRES_OK(ctx, Device::FillAccidentalHits(ctx, MakeCandidates(values, labels, ids),
                                                    fill_, filled->flat<float>().data()));
   }
 
@@ -155,17 +157,18 @@ class CandidateRanksOp : public LargeoutOp {
   using LargeoutOp::LargeoutOp;
 
   void Run(tensorflow::OpKernelContext* ctx) override {
-    const tensorflow::Tensor &logits = ctx->input(0), &true_logits = ctx->input(1),
-                             &labels = ctx->input(2);
-    OP_REQUIRES_OK(ctx, CheckLogits(logits));
+    OP_REQUIRES_OK(ctx, CheckShifted(ctx, "no_effect"));
+    const tensorflow::Tensor &logits = ctx->input(0), &labels = ctx->input(4),
+                             &true_logits = ctx->input(5);
     OP_REQUIRES_OK(ctx, CheckBatchMatrix(labels, "labels", logits.dim_size(0), "logits"));
     OP_REQUIRES_OK(ctx, CheckSameShape(true_logits, "true_logits", labels, "labels"));
     tensorflow::Tensor* ranks = nullptr;
     OP_REQUIRES_OK(ctx, ctx->allocate_output(0, labels.shape(), &ranks));
-    OP_REQUIRES_OK(ctx, Device::CandidateRanks(ctx, MakeCandidates(logits, labels, nullptr),
-                                               logits.flat<float>().data(),
-                                               true_logits.flat<float>().data(),
-                                               ranks->flat<int64_t>().data()));
+    const RankedLabels ranked = {labels.flat<int64_t>().data(),
+                                 true_logits.flat<float>().data(), labels.dim_size(1)};
+    OP_REQUIRES_OK(ctx, Device::CandidateRanks(ctx, ShiftedCandidates(ctx),
+                                               logits.flat<float>().data(), ShiftedOffsets(ctx),
+                                               ranked, ranks->flat<int64_t>().data()));
   }
 };
 

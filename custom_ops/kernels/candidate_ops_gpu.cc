@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "custom_ops/cuda/candidates.h"
 #include "custom_ops/kernels/candidate_ops.h"
 #include "custom_ops/kernels/gpu_context.h"
@@ -48,11 +50,18 @@ struct GpuCandidate {
         d_offsets, StreamOf(ctx)));
   }
 
+  // In two passes, with a matrix of the shifted logits.
   static absl::Status CandidateRanks(OpKernelContext* ctx, const Candidates& candidates,
-                                     const float* logits, const float* true_logits,
-                                     int64_t* ranks) {
-    return FromCuda(
-        cuda::CandidateRanks(candidates, logits, true_logits, ranks, StreamOf(ctx)));
+                                     const float* logits, const Offsets& offsets,
+                                     const RankedLabels& labels, int64_t* ranks) {
+    const int64_t batch = candidates.batch, size = candidates.num_candidates;
+    GpuScratch scratch;
+    TF_RETURN_IF_ERROR(scratch.Allocate(ctx, batch * size * sizeof(float)));
+    auto* const shifted = static_cast<float*>(scratch.data());
+    TF_RETURN_IF_ERROR(ShiftCandidateLogits(ctx, candidates, logits, offsets,
+                                            -std::numeric_limits<float>::infinity(), shifted));
+    const Candidates ranked = {labels.ids, nullptr, batch, labels.num_labels, size, true};
+    return FromCuda(cuda::CandidateRanks(ranked, shifted, labels.logits, ranks, StreamOf(ctx)));
   }
 };
 

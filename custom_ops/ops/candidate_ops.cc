@@ -60,11 +60,11 @@ absl::Status LogPartitionGradShape(InferenceContext* c) {
 }
 
 absl::Status RanksShape(InferenceContext* c) {
-  ShapeHandle logits, labels;
-  TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &logits));
-  TF_RETURN_IF_ERROR(MergeRows(c, logits, 1));
-  TF_RETURN_IF_ERROR(MergeRows(c, logits, 2));
-  TF_RETURN_IF_ERROR(c->Merge(c->input(1), c->input(2), &labels));
+  ShapeHandle labels;
+  TF_RETURN_IF_ERROR(ShiftShape(c));
+  TF_RETURN_IF_ERROR(MergeRows(c, c->output(0), 4));
+  TF_RETURN_IF_ERROR(MergeRows(c, c->output(0), 5));
+  TF_RETURN_IF_ERROR(c->Merge(c->input(4), c->input(5), &labels));
   c->set_output(0, labels);
   return absl::OkStatus();
 }
@@ -138,16 +138,21 @@ d_offsets: of the shape of `offsets`.
 
 REGISTER_OP("LargeoutCandidateRanks")
     .Input("logits: float")
-    .Input("true_logits: float")
+    .Input("offsets: float")
+    .Input("no_effect: int64")
+    .Input("candidates: int64")
     .Input("labels: int64")
+    .Input("true_logits: float")
     .Output("ranks: int64")
     .SetShapeFn(RanksShape)
     .Doc(R"doc(
 Ranks each label among the candidates and the other labels of its example.
 
-logits: [batch, num_candidates].
-true_logits: [batch, num_labels].
+logits, offsets, candidates: those of LargeoutShiftCandidateLogits.
+no_effect: [batch, num_ids], padded with negative ids: classes that do not count
+  if they are candidates, usually the labels.
 labels: [batch, num_labels], padded with negative ids.
+true_logits: [batch, num_labels], the logits of the labels.
 ranks: [batch, num_labels], the number of candidates and of other labels that
   score higher; num_candidates + num_labels for padding and NaN.
 )doc");

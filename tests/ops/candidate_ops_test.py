@@ -92,15 +92,23 @@ def test_ids_above_float_precision_are_distinguished():
     np.testing.assert_array_equal(masked.numpy() == 0, [[True, False, True]])
 
 
-def test_ranks_are_positions_among_candidates_and_labels():
+@pytest.mark.usefixtures("for_all_simd_levels")
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("num_candidates", [1, 19, 64, 83])
+def test_ranks_are_positions_among_candidates_and_labels(per_row, num_candidates):
+    # Small integers: many scores are equal. Several labels of an example are equal.
     rng = np.random.default_rng(3)
-    logits = rng.integers(0, 6, (7, 19)).astype(np.float32)
-    true_logits = rng.integers(0, 6, (7, 5)).astype(np.float32)
-    true_logits[2, 1] = np.nan
+    logits, offsets, no_effect, candidates = example(per_row, 7, 4, num_candidates)
+    logits, offsets = np.round(2 * logits), np.round(2 * offsets)
+    true_logits = rng.integers(-2, 6, (7, 5)).astype(np.float32)
+    true_logits[2, 1:] = np.nan, np.inf, -np.inf, 0
     labels = rng.integers(-1, 9, (7, 5))
+    hits = reference.accidental_hits(no_effect, candidates)
     np.testing.assert_array_equal(
-        candidate_ops.candidate_ranks(logits, true_logits, labels),
-        reference.ranks(logits, true_logits, labels),
+        candidate_ops.candidate_ranks(
+            logits, offsets, no_effect, candidates, labels, true_logits
+        ),
+        reference.ranks(np.where(hits, -np.inf, logits + offsets), true_logits, labels),
     )
 
 
@@ -111,7 +119,10 @@ def test_empty_inputs_give_empty_outputs(batch, num_candidates):
     candidates = np.zeros(num_candidates, np.int64)
     masked = candidate_ops.mask_accidental_hits(logits, labels, candidates)
     assert masked.shape == logits.shape
-    assert candidate_ops.candidate_ranks(logits, labels * 1.0, labels).shape == (batch, 2)
+    ranks = candidate_ops.candidate_ranks(
+        logits, logits, labels, candidates, labels, labels * 1.0
+    )
+    np.testing.assert_array_equal(ranks, np.tile([0, 0], (batch, 1)))
 
 
 def test_wrong_shapes_raise_an_error():
@@ -208,3 +219,17 @@ def test_log_partition_of_mismatched_shapes_raises_an_error(wrong):
     inputs[wrong] = inputs[wrong][:1]
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"{wrong} must be"):
         candidate_ops.candidate_log_partition(**inputs)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["offsets", "no_effect", "candidates", "labels", "true_logits"]
+)
+def test_ranks_of_mismatched_shapes_raise_an_error(wrong):
+    inputs = dict(
+        logits=np.zeros((2, 3), np.float32), offsets=np.zeros(3, np.float32),
+        no_effect=np.zeros((2, 1), np.int64), candidates=np.zeros(3, np.int64),
+        labels=np.zeros((2, 2), np.int64), true_logits=np.zeros((2, 2), np.float32),
+    )  # fmt: skip
+    inputs[wrong] = inputs[wrong][:1]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{wrong} must"):
+        candidate_ops.candidate_ranks(**inputs)

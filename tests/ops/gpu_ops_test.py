@@ -186,7 +186,9 @@ def test_candidate_logits_equal_those_of_the_cpu(per_row, size):
         return (
             candidate_ops.mask_accidental_hits(logits, labels, candidates),
             candidate_ops.shifted_candidate_logits(*arguments),
-            candidate_ops.candidate_ranks(tf.round(logits), true_logits, labels),
+            candidate_ops.candidate_ranks(
+                tf.round(logits), tf.round(offsets), labels, candidates, labels, true_logits
+            ),
         )
 
     def log_partition():

@@ -76,8 +76,10 @@ def test_labels_have_logits_and_counts_of_head_or_tail():
 
 
 @with_and_without_hits
-def test_ranks_count_each_other_candidate_and_no_accidental_hits(removes):
-    ranks = _candidates(removes).ranks().numpy()
+@pytest.mark.parametrize("absolute", [False, True])
+def test_ranks_count_each_other_candidate_and_no_accidental_hits(removes, absolute):
+    ranks = _candidates(removes).ranks(absolute).numpy()
+    scores = np.abs(LOGITS) if absolute else LOGITS
     for row, labels in enumerate(LABELS):
         own = [c for c in HEAD[row] if c >= 0]
         drawn = own + [c for c in TAIL if c not in own]
@@ -85,6 +87,6 @@ def test_ranks_count_each_other_candidate_and_no_accidental_hits(removes):
         others = [c for c in drawn if c not in positives] + positives
         for rank, label in zip(ranks[row], labels, strict=True):
             if label >= 0:
-                assert rank == sum(LOGITS[row, c] > LOGITS[row, label] for c in others)
+                assert rank == sum(scores[row, c] > scores[row, label] for c in others)
             else:
                 assert rank >= len(drawn)

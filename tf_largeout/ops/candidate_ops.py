@@ -70,24 +70,38 @@ def candidate_log_partition(
     return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 
 
-def candidate_ranks(logits: tf.Tensor, true_logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def candidate_ranks(
+    logits: tf.Tensor,
+    offsets: tf.Tensor,
+    no_effect: tf.Tensor,
+    candidates: tf.Tensor,
+    labels: tf.Tensor,
+    true_logits: tf.Tensor,
+) -> tf.Tensor:
     """Ranks each label among the candidates and the other labels of its example.
 
     A rank is the number of candidates and other labels that score higher, so at most k labels
-    of an example have a rank below k. Mask accidental hits first. A candidate that was drawn
-    twice counts twice. Not differentiable.
+    of an example have a rank below k. A candidate scores `logit + offset`. A candidate that was
+    drawn twice counts twice. On a CPU, it makes one pass over the logits and stores no other
+    matrix. Not differentiable.
 
     Args:
         logits: float32 `[batch, num_candidates]`.
-        true_logits: float32 `[batch, num_labels]`.
+        offsets: float32 `[num_candidates]` or `[batch, num_candidates]`.
+        no_effect: int64 `[batch, num_ids]`, padded with -1: the classes that do not count if
+            they are candidates, usually the labels.
+        candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
         labels: int64 `[batch, num_labels]`, padded with -1. Only the sign, and repeats within
             an example, matter.
+        true_logits: float32 `[batch, num_labels]`, the logits of the labels.
 
     Returns:
         int64 `[batch, num_labels]`; `num_candidates + num_labels` if the label is padding or
         its logit is NaN.
     """
-    return gen_ops.largeout_candidate_ranks(logits, true_logits, labels)
+    return gen_ops.largeout_candidate_ranks(
+        logits, offsets, no_effect, candidates, labels, true_logits
+    )
 
 
 @tf.RegisterGradient("LargeoutFillAccidentalHits")

@@ -78,7 +78,7 @@ class Candidates(NamedTuple):
 
     def logits(self) -> tf.Tensor:
         """Returns float32 `[B, n]`, uncorrected; the lowest float if a class has no effect."""
-        return self._masked_logits([sample.biases for sample in self.samples])
+        return self._masked_logits(self._biases())
 
     def log_counts(self) -> tf.Tensor:
         """Returns float32 `[B, n]`, the logs of the expected counts of the sampled classes."""
@@ -141,10 +141,20 @@ class Candidates(NamedTuple):
         Args:
             absolute: Whether to rank by `|logit|`.
         """
-        others, labels = self._replace(remove_accidental_hits=True).logits(), self.true_logits
-        if absolute:
-            others, labels = absolute_or_lowest(others), tf.abs(labels)
-        return candidate_ops.candidate_ranks(others, labels, self.labels)
+        true_logits = tf.abs(self.true_logits) if absolute else self.true_logits
+        labels, ranks = self.labels, []
+        candidates = self._replace(remove_accidental_hits=True)
+        for sample, biases, no_effect, ids in candidates._parts(self._biases()):
+            part = sample.products, biases, no_effect, ids
+            if absolute:
+                logits = absolute_or_lowest(candidate_ops.shifted_candidate_logits(*part))
+                part = logits, tf.zeros_like(biases), no_effect, ids
+            ranks.append(candidate_ops.candidate_ranks(*part, labels, true_logits))
+            labels = tf.minimum(labels, 0)  # equal labels: the others count in one part only
+        return tf.add_n(ranks)
+
+    def _biases(self) -> list[tf.Tensor]:
+        return [sample.biases for sample in self.samples]
 
     def _corrected_offsets(self) -> list[tf.Tensor]:
         return [sample.biases - tf.math.log(sample.expected_count) for sample in self.samples]

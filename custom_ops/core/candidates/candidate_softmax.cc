@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "custom_ops/core/base/rounding.h"
 #include "custom_ops/core/candidates/accidental_hits.h"
-#include "custom_ops/core/candidates/candidate_softmax_simd.h"
+#include "custom_ops/core/candidates/candidates_simd.h"
+#include "custom_ops/core/candidates/example_buffer.h"
 
 namespace largeout {
 namespace {
@@ -15,29 +15,6 @@ namespace {
 // Examples are summed in order within a block, and the blocks in order, so that the sums do not
 // depend on the threads.
 constexpr int64_t kExamplesPerBlock = 32;
-
-// The shifted logits of one example, -inf at accidental hits, in memory of one thread.
-class ExampleBuffer {
- public:
-  ExampleBuffer(const Candidates& candidates, const AccidentalHits& hits)
-      : in_(candidates),
-        hits_(hits),
-        values_(candidates.num_candidates + kBufferPadding, kPaddingValue) {}
-
-  const float* Fill(int64_t example, const float* logits, const Offsets& offsets) {
-    const float* from = logits + example * in_.num_candidates;
-    const float* offset = offsets.Row(example, in_.num_candidates);
-    LARGEOUT_SIMD_DISPATCH(AddOffsets, from, offset, in_.num_candidates, values_.data());
-    hits_.Fill(example, -std::numeric_limits<float>::infinity(), &scratch_, values_.data());
-    return values_.data();
-  }
-
- private:
-  const Candidates& in_;
-  const AccidentalHits& hits_;
-  PositionsOfIds scratch_;
-  std::vector<float> values_;
-};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 #include "custom_ops/core/candidates/candidates.h"
 
 #include "custom_ops/core/candidates/accidental_hits.h"
+#include "custom_ops/core/candidates/candidates_simd.h"
+#include "custom_ops/core/candidates/example_buffer.h"
 
 namespace largeout {
 namespace {
@@ -19,13 +21,15 @@ void ForEachExampleFill(const Candidates& in, float fill, const ParallelFor& par
   });
 }
 
-int64_t RankOf(const Candidates& in, const float* logits, const int64_t* labels,
-               const float* scores, int64_t l) {
-  const float score = scores[l];
-  if (labels[l] < 0 || score != score) return in.num_candidates + in.num_labels;
-  int32_t above = 0;
-  for (int64_t i = 0; i < in.num_candidates; ++i) above += logits[i] > score;
-  return above + LabelsAbove(labels, scores, in.num_labels, l);
+// The rank of label `l` of an example. values: its shifted logits.
+int64_t RankOf(const RankedLabels& in, int64_t example, int64_t l, const float* values,
+               int64_t num_candidates) {
+  const int64_t* ids = in.ids + example * in.num_labels;
+  const float* scores = in.logits + example * in.num_labels;
+  if (ids[l] < 0 || scores[l] != scores[l]) return num_candidates + in.num_labels;
+  int64_t above;
+  LARGEOUT_SIMD_DISPATCH(CountAbove, values, num_candidates, scores[l], &above);
+  return above + LabelsAbove(ids, scores, in.num_labels, l);
 }
 
 }  // namespace
@@ -46,15 +50,17 @@ void ShiftCandidateLogits(const Candidates& in, const float* logits, const Offse
   });
 }
 
-void CandidateRanks(const Candidates& in, const float* logits, const float* true_logits,
-                    const ParallelFor& parallel, int64_t* ranks) {
-  const int64_t cost = in.num_labels * (in.num_candidates / 4 + in.num_labels);
+void CandidateRanks(const Candidates& in, const float* logits, const Offsets& offsets,
+                    const RankedLabels& labels, const ParallelFor& parallel, int64_t* ranks) {
+  const AccidentalHits hits(in);
+  const int64_t size = in.num_candidates;
+  const int64_t cost = size / 2 + labels.num_labels * (size / 8 + labels.num_labels);
   parallel(in.batch, cost, [&](int64_t begin, int64_t end) {
+    ExampleBuffer buffer(in, hits);
     for (int64_t example = begin; example < end; ++example) {
-      const int64_t start = example * in.num_labels;
-      for (int64_t l = 0; l < in.num_labels; ++l) {
-        ranks[start + l] = RankOf(in, logits + example * in.num_candidates, in.labels + start,
-                                  true_logits + start, l);
+      const float* values = buffer.Fill(example, logits, offsets);
+      for (int64_t l = 0; l < labels.num_labels; ++l) {
+        ranks[example * labels.num_labels + l] = RankOf(labels, example, l, values, size);
       }
     }
   });

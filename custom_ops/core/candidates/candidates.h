@@ -38,6 +38,13 @@ struct Offsets {
   }
 };
 
+// The labels to rank: ids, padded with negative ones, and logits, both [batch, num_labels].
+struct RankedLabels {
+  const int64_t* ids;
+  const float* logits;
+  int64_t num_labels;
+};
+
 // The number of labels of the example that rank before label `l`. Equal scores rank by slot.
 LARGEOUT_HOST_DEVICE inline int64_t LabelsAbove(const int64_t* labels, const float* scores,
                                                 int64_t num_labels, int64_t l) {
@@ -62,12 +69,13 @@ void ShiftCandidateLogits(const Candidates& candidates, const float* logits,
                           float* shifted);
 
 // ranks[b, l] = the number of candidates and other labels of the example that score higher than
-// label l. logits: [batch, num_candidates]; true_logits and ranks: [batch, num_labels]. Equal
-// labels rank by slot; a candidate that is equal to a label does not count. Padded slots and
-// NaN scores rank last: num_candidates + num_labels. Reads `candidates.labels`, not
-// `candidates.ids`.
-void CandidateRanks(const Candidates& candidates, const float* logits, const float* true_logits,
-                    const ParallelFor& parallel, int64_t* ranks);
+// label l. A candidate scores its logit plus its offset; an accidental hit does not count, and
+// neither does a candidate that is equal to the label. Equal labels rank by slot. Padded slots
+// and NaN scores rank last: num_candidates + num_labels. logits: [batch, num_candidates];
+// ranks: [batch, num_labels]. The hits are those of `candidates.labels`, which may differ from
+// `labels`.
+void CandidateRanks(const Candidates& candidates, const float* logits, const Offsets& offsets,
+                    const RankedLabels& labels, const ParallelFor& parallel, int64_t* ranks);
 
 }  // namespace largeout
 

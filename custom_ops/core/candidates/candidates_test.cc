@@ -130,17 +130,22 @@ TEST(GradientOfTheLogPartitionAgreesWithDifferences) {
 
 TEST(RanksCountHigherCandidatesAndLabels) {
   const int64_t labels[] = {4, 7, -1, 4, 9};
-  const float logits[] = {1.0f, 2.0f, 2.0f, 3.0f};
+  // With their offsets, the candidates score 1, 2, 2 and 3. Class 5 has no effect.
+  const int64_t no_effect[] = {5, -1}, ids[] = {1, 2, 5, 2, 3, 5};
+  const float logits[] = {0.0f, 1.0f, 8.0f, 1.0f, 2.0f, kInfinity}, ones[] = {1, 1, 1, 1, 1, 1};
   const auto ranks = [&](const std::vector<float>& true_logits) {
     std::vector<int64_t> found(5);
-    CandidateRanks({labels, nullptr, 1, 5, 4, true}, logits, true_logits.data(), SerialFor,
-                   found.data());
+    CandidateRanks({no_effect, ids, 1, 2, 6, true}, logits, {ones, false},
+                   {labels, true_logits.data(), 5}, SerialFor, found.data());
     return found;
   };
-  // A candidate that is equal to a label is not above it. Equal labels rank by slot. A label is
-  // not above itself in another slot. Padding and NaN come last.
-  EXPECT_EQ(ranks({2, 2, 5, 2, 2}), (std::vector<int64_t>{1, 2, 9, 2, 4}));
-  EXPECT_EQ(ranks({0, kNaN, 0, kInfinity, -kInfinity}), (std::vector<int64_t>{4, 9, 9, 0, 6}));
+  testing::ForEachSimdLevel([&] {
+    // A candidate that is equal to a label is not above it. Equal labels rank by slot. A label
+    // is not above itself in another slot. Padding and NaN come last.
+    EXPECT_EQ(ranks({2, 2, 5, 2, 2}), (std::vector<int64_t>{1, 2, 11, 2, 4}));
+    EXPECT_EQ(ranks({0, kNaN, 0, kInfinity, -kInfinity}),
+              (std::vector<int64_t>{4, 11, 11, 0, 6}));
+  });
 }
 
 }  // namespace

@@ -196,8 +196,12 @@ void CheckRanks(Run* run, Problem in) {
   }
   const OnGpu gpu(in);
   std::vector<int64_t> ranks(in.labels.size());
-  largeout::CandidateRanks(in.in(), in.logits.data(), in.true_logits.data(), SerialFor,
-                           ranks.data());
+  const std::vector<float> zeros(in.logits.size());
+  const Candidates no_hits = {nullptr, in.ids.data(),          in.size.batch,
+                              0,       in.size.num_candidates, in.shared};
+  largeout::CandidateRanks(no_hits, in.logits.data(), {zeros.data(), true},
+                           {in.labels.data(), in.true_logits.data(), in.size.num_labels},
+                           SerialFor, ranks.data());
   run->Expect(in.text() + " ranks", gpu.Ranks(run->stream()), gpu.ranks, ranks);
 }
 

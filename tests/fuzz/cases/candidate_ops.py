@@ -66,10 +66,9 @@ def largeout_candidate_log_partition_grad(draws):
 
 
 def candidate_ranks(draws):
-    batch, num_candidates, num_labels = draws.rows(), draws.size(), draws.size()
-    logits = draws.floats(batch, num_candidates)
-    true_logits = draws.floats(batch, num_labels)
-    labels = draws.ids((batch, num_labels), NUM_IDS)
+    logits, offsets, no_effect, candidates = _with_offsets(draws)
+    shape = (logits.shape[0] if logits.shape.rank else 0, draws.size())
+    true_logits, labels = draws.floats(*shape), draws.ids(shape, NUM_IDS)
 
     def check(ranks):
         checks.has_shape(ranks, *labels.shape)
@@ -79,7 +78,8 @@ def candidate_ranks(draws):
         checks.equal(ranks.numpy()[unknown], last)
         checks.within(ranks.numpy()[~unknown], 0, last)
 
-    return Call(ops.candidate_ranks, (logits, true_logits, labels), {}, check)
+    arguments = logits, offsets, no_effect, candidates, labels, true_logits
+    return Call(ops.candidate_ranks, arguments, {}, check)
 
 
 def _fill_call(function, arguments, options, fill):

@@ -1,4 +1,4 @@
-#include "custom_ops/core/candidates/candidate_softmax_simd.h"
+#include "custom_ops/core/candidates/candidates_simd.h"
 
 #include "custom_ops/core/base/simd.h"
 
@@ -13,6 +13,16 @@ void AddOffsets(const float* logits, const float* offsets, int64_t size, float* 
   const int64_t rest = size - i;
   if (rest > 0)
     StorePart(LoadPart(logits + i, rest) + LoadPart(offsets + i, rest), rest, buffer + i);
+}
+
+void CountAbove(const float* buffer, int64_t size, float score, int64_t* above) {
+  const Floats scores = Broadcast(score);
+  Ints counts{};
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) counts -= Load(buffer + i) > scores;
+  *above = 0;
+  for (int lane = 0; lane < kLanes; ++lane) *above += counts[lane];
+  for (; i < size; ++i) *above += buffer[i] > score;
 }
 
 void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum) {

@@ -1,7 +1,8 @@
-// The vectorised loops of candidate_softmax.cc, at each level of simd_level.h.
+// The vectorised loops of candidates.cc and candidate_softmax.cc, at each level of
+// simd_level.h.
 
-#ifndef LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATE_SOFTMAX_SIMD_H_
-#define LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATE_SOFTMAX_SIMD_H_
+#ifndef LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATES_SIMD_H_
+#define LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATES_SIMD_H_
 
 #include <cstdint>
 
@@ -13,10 +14,12 @@ namespace largeout {
 inline constexpr int kBufferPadding = 16;
 inline constexpr float kPaddingValue = -3.40282347e38f;
 
-#define LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(level)                                           \
+#define LARGEOUT_DECLARE_CANDIDATES(level)                                                  \
   namespace level {                                                                         \
   /* buffer[i] = logits[i] + offsets[i]. */                                                 \
   void AddOffsets(const float* logits, const float* offsets, int64_t size, float* buffer);  \
+  /* *above: how many numbers are above `score`; none is above a NaN. */                    \
+  void CountAbove(const float* buffer, int64_t size, float score, int64_t* above);          \
   /* max, at least the lowest float, and sum of exp(x - max), of a padded buffer. */        \
   void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum);             \
   /* out[i] = scale * exp(buffer[i] - shift); sums[i] += out[i]. Only the buffer is padded. \
@@ -25,12 +28,12 @@ inline constexpr float kPaddingValue = -3.40282347e38f;
                  float* sums);                                                              \
   }
 
-LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(generic)
-LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(avx2)
-LARGEOUT_DECLARE_CANDIDATE_SOFTMAX(avx512)
+LARGEOUT_DECLARE_CANDIDATES(generic)
+LARGEOUT_DECLARE_CANDIDATES(avx2)
+LARGEOUT_DECLARE_CANDIDATES(avx512)
 
-#undef LARGEOUT_DECLARE_CANDIDATE_SOFTMAX
+#undef LARGEOUT_DECLARE_CANDIDATES
 
 }  // namespace largeout
 
-#endif  // LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATE_SOFTMAX_SIMD_H_
+#endif  // LARGEOUT_CUSTOM_OPS_CORE_CANDIDATES_CANDIDATES_SIMD_H_
