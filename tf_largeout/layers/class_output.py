@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import keras_internals
-from tf_largeout.arguments import is_whole, one_of
+from tf_largeout.arguments import boolean, is_whole, one_of
 from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
@@ -122,8 +122,11 @@ class ClassOutput(keras.layers.Layer):
 
         Args:
             absolute: Whether to rank by `|logit|`; None for the layer's `ranking`.
+
+        Raises:
+            ValueError: If `absolute` is neither a bool nor None.
         """
-        if absolute is None:
+        if boolean("absolute", absolute, or_none=True) is None:
             return self.ranking
         return "absolute" if absolute else "logit"
 

@@ -116,9 +116,9 @@ class EmbeddingBag(IdLayer):
         super().__init__(whole_number("input_dim", input_dim), padding_id, **kwargs)
         self.output_dim = whole_number("output_dim", output_dim)
         self.combiner = one_of("combiner", combiner, _COMBINERS)
-        self.embeddings_initializer = keras.initializers.get(
-            embeddings_initializer or keras.initializers.RandomNormal(stddev=0.05)
-        )
+        if embeddings_initializer is None:
+            embeddings_initializer = keras.initializers.RandomNormal(stddev=0.05)
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.embeddings: keras.Variable = None
         # XLA needs a number of ids that is known when it compiles.
         self.supports_jit = False

@@ -66,7 +66,12 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            learning_rate, initial_accumulator_value, epsilon, weight_decay, name=name, **kwargs
+            learning_rate=learning_rate,
+            initial_accumulator_value=initial_accumulator_value,
+            epsilon=epsilon,
+            weight_decay=weight_decay,
+            name=name,
+            **kwargs,
         )
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:

@@ -77,11 +77,10 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             gradients of repeated rows are summed.
 
     Raises:
-        ValueError: for `amsgrad`, a `decay_skipped` that is not a bool, a `row_beta_1` that is
-            not in [0, 1) and a `row_step_offset` that is not an integer of at least 0. At a
-            sparse gradient: for `use_ema`, `gradient_accumulation_steps` and a constraint of
-            the variable, because these need every row in each step; and if the variable is
-            neither float32 nor the rows of a `LargeOutput` with `embeddings_dtype`.
+        ValueError: for `amsgrad`, a number out of range, and a `decay_skipped` that is not a
+            bool. At a sparse gradient: for `use_ema`, `gradient_accumulation_steps` and a
+            constraint of the variable, because these need every row in each step; and if the
+            variable is neither float32 nor the rows of a `LargeOutput` with `embeddings_dtype`.
 
     Example:
     ```python

@@ -70,7 +70,14 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(learning_rate, momentum, nesterov, weight_decay, name=name, **kwargs)
+        super().__init__(
+            learning_rate=learning_rate,
+            momentum=momentum,
+            nesterov=nesterov,
+            weight_decay=weight_decay,
+            name=name,
+            **kwargs,
+        )
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         has_slot = self.momentum != 0

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import keras_internals
+from tf_largeout.arguments import boolean, is_real, real_number
 from tf_largeout.ops import devices, row_ops
 from tf_largeout.optimizers import row_gradients, step_barrier
 from tf_largeout.types import Gradient, Shape, Variable
@@ -71,6 +72,10 @@ class RowSparse(keras.optimizers.Optimizer):
     def __new__(cls, *args: Any, **kwargs: Any) -> "RowSparse":
         refuse_wrong_arguments(cls.__name__, kwargs, OF_OPTIMIZERS)
         return super().__new__(cls)
+
+    def __init__(self, **settings: Any) -> None:
+        _check(settings)
+        super().__init__(**settings)
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         """Updates some rows of `variable` and of its slots in place."""
@@ -338,3 +343,18 @@ class RowSparse(keras.optimizers.Optimizer):
     def _keras_class(self) -> str:
         classes = type(self).__mro__
         return next(c.__name__ for c in classes if c.__module__.startswith("keras."))
+
+
+def _check(settings: dict[str, Any]) -> None:
+    """Raises a ValueError for a setting out of range, which Keras would accept."""
+    for name, value in settings.items():
+        if name in ("beta_1", "beta_2"):
+            real_number(name, value, least=0, most=1, allow_most=False)
+        elif name in ("epsilon", "initial_accumulator_value", "momentum"):
+            real_number(name, value, least=0)
+        elif name == "weight_decay" and value is not None:
+            real_number(name, value, least=0)
+        elif name == "learning_rate" and is_real(value):  # or a schedule
+            real_number(name, value, least=0)
+        elif name == "nesterov":
+            boolean(name, value)

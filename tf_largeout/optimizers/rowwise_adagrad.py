@@ -65,7 +65,12 @@ class RowwiseAdagrad(LazyAdagrad):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            learning_rate, initial_accumulator_value, epsilon, weight_decay, name=name, **kwargs
+            learning_rate=learning_rate,
+            initial_accumulator_value=initial_accumulator_value,
+            epsilon=epsilon,
+            weight_decay=weight_decay,
+            name=name,
+            **kwargs,
         )
 
     def add_variable_from_reference(

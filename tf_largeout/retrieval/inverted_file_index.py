@@ -85,6 +85,12 @@ class InvertedFileIndex(Index[ListedRows]):
         self.recall_target = share("recall_target", recall_target)
         self._num_probes = whole_number("num_probes", num_probes, or_none=True)
         self._num_lists = whole_number("num_lists", num_lists, or_none=True)
+        if num_probes is not None and num_lists is not None and num_probes > num_lists:
+            raise ValueError(
+                "`num_probes` must be at most `num_lists`, the number of lists. Received: "
+                f"num_probes={num_probes}, num_lists={num_lists}. With num_probes={num_lists}, "
+                "a query searches all lists."
+            )
 
     def build(
         self,

@@ -10,7 +10,7 @@ from tf_largeout.arguments import is_whole
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.sampled_values import NONE, HeadAndTail, SampledValues
-from tf_largeout.samplers.registry import make_tail
+from tf_largeout.samplers.registry import make_tail, require_num_hard
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.search_start import SearchStart
 from tf_largeout.types import Config
@@ -52,7 +52,8 @@ class HardNegativeSampler(Sampler):
 
     Raises:
         ValueError: If `num_hard` or `start_step` is out of range, if `start_step` is passed
-            without `num_hard`, or if `tail` is a sampler that searches.
+            without `num_hard`, or if `tail` is a sampler that searches or is passed without
+            `num_hard`.
     """
 
     searches = True
@@ -68,6 +69,7 @@ class HardNegativeSampler(Sampler):
         super().__init__(num_sampled, seed=seed)
         self.num_hard = self._checked(num_hard)
         self.num_searched = self.num_hard or self.num_sampled
+        require_num_hard(tail, self.num_hard)
         self.tail = make_tail(tail, self.num_sampled - self.num_hard) if self.num_hard else None
         self.parts = (self.tail,) if self.tail else ()
         self.start = SearchStart(start_step, has_tail=self.tail is not None)

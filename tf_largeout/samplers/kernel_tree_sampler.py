@@ -12,7 +12,7 @@ from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.class_rows import rows_of, seed_of_run, structure_over
 from tf_largeout.samplers.kernel_tree_head import KernelTreeHead
 from tf_largeout.samplers.rebuildable import Rebuildable
-from tf_largeout.samplers.registry import named
+from tf_largeout.samplers.registry import named, require_num_hard
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search.kernel_tree import KernelTree
 from tf_largeout.search.sharded_kernel_tree import ShardedKernelTree
@@ -117,6 +117,7 @@ class KernelTreeSampler(Rebuildable):
         self.leaf_size = tree.leaf_size
         self._tree: KernelTree | ShardedKernelTree
         self.shared = None if shared is None else boolean("shared", shared)
+        require_num_hard(tail, num_hard)
         self.num_hard, self.tail = num_hard, None
         self._head: KernelTreeHead | None = None
         if num_hard is None:

@@ -13,7 +13,7 @@ from tf_largeout.samplers.hash_table_config import HashTableConfig
 from tf_largeout.samplers.lsh_pool import LSHPool
 from tf_largeout.samplers.lsh_search import LSHSearch
 from tf_largeout.samplers.rebuildable import Rebuildable
-from tf_largeout.samplers.registry import named
+from tf_largeout.samplers.registry import named, require_num_hard
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
 
@@ -126,6 +126,7 @@ class LSHSampler(Rebuildable):
                 "With `num_hard`, `form` must be None or 'frequent'. "
                 f"Received: form={form!r}, num_hard={num_hard}. Leave out one of the two."
             )
+        require_num_hard(tail, num_hard)
         self._form: LSHPool | LSHSearch
         can_count = self.tables.hash == "simhash" and num_hard is None
         if self.form == "pool" or (self.form is None and can_count):

@@ -122,6 +122,15 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
     return tail
 
 
+def require_num_hard(tail: Any, num_hard: int | None) -> None:
+    """Raises a ValueError if a `tail` other than the default is given without `num_hard`."""
+    if num_hard is None and tail not in ("uniform", None):
+        raise ValueError(
+            "`tail` draws the `num_sampled - num_hard` classes that the search does not. "
+            f"Received: tail={tail!r}, num_hard=None. Pass `num_hard` too, or leave `tail` out."
+        )
+
+
 def _by_name(name: str, num_classes: int | None = None) -> Sampler:
     """Returns the sampler of a name, with a smaller `num_sampled` if there are few classes."""
     if name in NEED_COUNTS:
