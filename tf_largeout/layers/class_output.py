@@ -12,6 +12,7 @@ from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
+from tf_largeout.classes.float_arrays import as_float32
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
 from tf_largeout.ops import devices
 from tf_largeout.tags.compile_warnings import warn_of_keras_metrics, warn_of_probability_loss
@@ -337,8 +338,8 @@ class ClassOutput(keras.layers.Layer):
                 f"`k` must be an integer between 1 and num_classes={self.num_classes}. "
                 f"Received: k={k!r}."
             )
-        features = tf.cast(tf.convert_to_tensor(features), tf.float32)
         dim = self.class_matrix.dim
+        features = as_float32("features", features, f"[..., {dim}]")
         if not features.shape[-1:].is_compatible_with([dim]):
             raise ValueError(
                 f"`features` must be inputs of layer '{self.name}', [..., {dim}]. Received: "

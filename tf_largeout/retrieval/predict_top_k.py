@@ -16,7 +16,7 @@ from tf_largeout.classes.filtered_top_k import (
 )
 from tf_largeout.classes.probabilities import SCORES, Scores
 from tf_largeout.retrieval.last_positions import last_positions
-from tf_largeout.tags.model_output import tag_and_mask
+from tf_largeout.tags.model_output import require_model, tag_and_mask
 from tf_largeout.types import TensorLike
 
 
@@ -111,15 +111,18 @@ def predict_top_k(
         the filters leave fewer than `k` classes.
 
     Raises:
-        ValueError: If the model has another output, `k` is out of range, `index` has other
-            classes, class rows or biases than the layer, or a filter does not contain integers
-            or does not match `x`. It is also raised if `exclude` is given and `x` is not
-            arrays, if `positions` is "last" and the model has no sequences, or if the layer
-            does not support `scores`, see its `top_k`.
+        ValueError: If the model has another output, `k` or `batch_size` is out of range,
+            `index` is not an index, or has other classes, class rows or biases than the layer,
+            or a filter does not contain integers or does not match `x`. It is also raised if
+            `exclude` is given and `x` is not arrays, if `positions` is "last" and the model has
+            no sequences, or if the layer does not support `scores`, see its `top_k`.
         tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features of
             an example are not finite.
     """
+    require_model(model, "`predict_top_k`")
     k = whole_number("k", k)
+    whole_number("batch_size", batch_size, or_none=True)
+    _require_index(index)
     _reject_lists_of_texts(x)
     one_of("scores", scores, SCORES)
     if positions is not None:
@@ -139,6 +142,17 @@ def predict_top_k(
     else:
         found, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)
     return found, ids
+
+
+def _require_index(index: Any) -> None:
+    if index is None or (hasattr(index, "top_k") and not isinstance(index, type)):
+        return
+    raise ValueError(
+        "`index` must be an index with a method `top_k`, or None for the exact search of the "
+        f"layer. Received: index={index!r} (of type {type(index).__name__}). Build one from "
+        "the layer: tf_largeout.retrieval.InvertedFileIndex().build(layer.class_embeddings(), "
+        "layer.bias)."
+    )
 
 
 def _is_empty(x: Any) -> bool:

@@ -12,6 +12,7 @@ from tf_largeout.classes.best_scores import NOTHING, highest
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
+from tf_largeout.classes.float_arrays import as_float32
 from tf_largeout.retrieval.packed_matrix import PackedMatrix
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.types import TensorLike
@@ -267,17 +268,17 @@ def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
         dim: The expected width of its rows; None for any.
 
     Raises:
-        ValueError: If it is not an array of this shape.
+        ValueError: If it is not an array of numbers of this shape.
     """
     if isinstance(value, keras.layers.Layer):
         raise ValueError(
             f"`{name}` must be an array of rows. Received: layer '{value.name}'. Pass "
             "`layer.class_embeddings()`, and `layer.bias` as well if it has one."
         )
-    rows = tf.cast(tf.convert_to_tensor(value), tf.float32)
+    shape = f"[n, {'dim' if dim is None else dim}]"
+    rows = as_float32(name, value, shape)
     if rows.shape.rank != 2 or rows.shape[1] == 0 or (dim is not None and rows.shape[1] != dim):
-        width = "dim" if dim is None else dim
-        raise ValueError(f"`{name}` must be rows [n, {width}]. Received: shape {rows.shape}.")
+        raise ValueError(f"`{name}` must be rows {shape}. Received: shape {rows.shape}.")
     return rows
 
 
@@ -296,7 +297,7 @@ def _checked(
 
 def bias_of(bias: TensorLike, num_rows: int) -> tf.Tensor:
     """Checks the argument `bias` and returns it as float32 `[num_rows]`, finite."""
-    checked = tf.cast(tf.convert_to_tensor(bias), tf.float32)
+    checked = as_float32("bias", bias, f"[{num_rows}]")
     if checked.shape != [num_rows]:
         raise ValueError(
             f"`bias` must have one number for each of the {num_rows} rows. Received: "

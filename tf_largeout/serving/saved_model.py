@@ -33,6 +33,7 @@ from tf_largeout.serving.list_scores import (
 )
 from tf_largeout.serving.model_inputs import input_specs
 from tf_largeout.serving.quantized_products import quantized_matrix, quantized_products
+from tf_largeout.tags.model_output import require_model
 from tf_largeout.version import __version__
 
 OPS = ("core", "custom")
@@ -128,11 +129,13 @@ def export(
             for each class, or the layer does not support 8-bit rows or `scores`, see its
             `top_k`.
         FileExistsError: If `path` exists and is not an empty folder.
+        OSError: If the folder `path` cannot be created.
     """
     path = os.fspath(path)
     one_of("ops", ops, OPS)
     whole_number("k", k)
     quantize = is_int8(embeddings_dtype)
+    require_model(model, "`export`")
     _require_free(path)
     specs = input_specs(model)
     layer = output_layer_of(model, specs)
@@ -142,6 +145,7 @@ def export(
             f"{layer.num_classes}. Received: k={k}."
         )
     probabilities = layer.probabilities(scores)
+    _require_writable(path)
     largest = weight_ranges.largest_features(layer)
     with tempfile.TemporaryDirectory() as folder:
         names = None
@@ -160,6 +164,8 @@ def export(
 
 
 def _require_free(path: str) -> None:
+    if not path:
+        raise ValueError("`path` must be the path of a new folder. Received: path=''.")
     if tf.io.gfile.exists(path) and not (
         tf.io.gfile.isdir(path) and not tf.io.gfile.listdir(path)
     ):
@@ -168,6 +174,20 @@ def _require_free(path: str) -> None:
             "may be reading it. Use the next number, to which TensorFlow Serving switches "
             "automatically, or remove the folder first."
         )
+
+
+def _require_writable(path: str) -> None:
+    """Creates and removes a folder beside `path`, so that an error comes before the work."""
+    beside = _unfinished(path)
+    try:
+        tf.io.gfile.makedirs(beside)
+        tf.io.gfile.rmtree(beside)
+    except tf.errors.OpError as error:
+        raise OSError(
+            f"`path` must be a folder that can be created. Received: path={path!r}. Creating a "
+            f"folder beside it failed: {error.message}. Pass a path in a folder in which you "
+            "may write."
+        ) from error
 
 
 def _class_scores(layer: ClassOutput, index: Any, ops: str, quantize: bool) -> ClassScores:
@@ -320,7 +340,7 @@ def _write(
 ) -> None:
     """Saves to another folder and renames it, so that servers see no incomplete export."""
     _remove_killed(path)
-    unfinished = f"{path.rstrip('/')}.{uuid.uuid4().hex}.unfinished"
+    unfinished = _unfinished(path)
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
         tf.saved_model.save(everything, unfinished, signatures, options)
@@ -336,6 +356,11 @@ def _write(
         if tf.io.gfile.exists(unfinished):
             tf.io.gfile.rmtree(unfinished)
         raise
+
+
+def _unfinished(path: str) -> str:
+    """Returns the path of a new folder beside `path`, for an export that is not complete."""
+    return f"{path.rstrip('/')}.{uuid.uuid4().hex}.unfinished"
 
 
 def _remove_killed(path: str) -> None:

@@ -20,6 +20,20 @@ def compiled_loss(model: keras.Model) -> Any:
     return keras.losses.get(loss) if isinstance(loss, str) else loss
 
 
+def require_model(model: Any, asked_by: str) -> None:
+    """Raises a ValueError if `model` is not a `keras.Model`.
+
+    Args:
+        model: The argument.
+        asked_by: Name of the function that needs it, for the error.
+    """
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"{asked_by} needs a keras.Model. Received: model={model!r} (of type "
+            f"{type(model).__name__})."
+        )
+
+
 def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
     """Returns the tag of the output of `model`, as `tag_and_mask`."""
     return tag_and_mask(model, inputs, asked_by)[0]
