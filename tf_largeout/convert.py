@@ -225,10 +225,12 @@ def _token_embedding(model: Any) -> Any:
             "`convert` needs a keras-hub causal language model (tested: Falcon, Gemma, GPT-2, "
             "Llama, Mistral, OPT, Qwen), whose `backbone` has a `token_embedding` of type "
             f"keras.layers.ReversibleEmbedding. Received: {model!r}, whose token_embedding is "
-            f"{embedding!r}. For another model, build keras.Model(model.inputs, "
+            f"{embedding!r}. For another model, build keras.Model(model.input, "
             "LargeOutput(num_classes, sampler='uniform')(features)), where `features` is the "
-            "input of its last layer. See 'Replace a trained Dense layer' in the guide on "
-            "saving."
+            "input of its last layer. If its last layer uses the table of an Embedding or a "
+            "ReversibleEmbedding, share it: LargeOutput(num_classes, sampler='uniform', "
+            "embeddings=layer, use_bias=False). See 'Replace a trained Dense layer' in the "
+            "guide on saving."
         )
     last = layer_before(model.output) if isinstance(model.output, keras.KerasTensor) else None
     if last is not embedding:
