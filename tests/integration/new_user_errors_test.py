@@ -4,6 +4,7 @@ import re
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
 
@@ -283,6 +284,20 @@ def test_the_weight_of_an_example_without_labels_may_be_nan(reduction):
     assert found == expected and np.isfinite(found).all()
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
         model.evaluate(X, Y, sample_weight=weights, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "labels, as_ids",
+    [
+        (pd.Series([0, 3, None, 1], dtype="Int64"), lambda y: y.fillna(-1).to_numpy("int64")),
+        (pd.Series(["a", "d", None, "b"], dtype="category"), lambda y: y.cat.codes.to_numpy()),
+    ],
+)
+def test_labels_of_the_types_of_pandas_are_converted_as_the_guide_says(labels, as_ids):
+    with pytest.raises(ValueError, match=f"Invalid dtype: {labels.dtype}"):  # of Keras
+        fitted(labels)
+    assert as_ids(labels)[2] == -1
+    fitted(as_ids(labels))
 
 
 def test_the_ways_out_that_messages_name_work():
