@@ -77,6 +77,19 @@ CASES = {
         lambda: tflo.layers.EmbeddingBag(4, 2, embeddings_initializer=0),
         "initializer identifier: 0",
     ),
+    "no queries": (
+        lambda: tflo.retrieval.InvertedFileIndex().build(ROWS, queries=QUERIES[:0]),
+        "`queries` must contain at least one query",
+    ),
+    "names as counts": (
+        lambda: tflo.samplers.UnigramSampler(8, counts=["a"] * N),
+        "`counts` must be one number per class. Received: a value of type list: could not",
+    ),
+    "number as data": (
+        lambda: tflo.callbacks.SamplerHealth(5),
+        r"`x` must be arrays, or .*x=5 \(of type int\). Pass SamplerHealth\(x, y\)",
+    ),
+    "path as data": (lambda: tflo.callbacks.ExactMetrics("x"), "Received: x='x' .of type str"),
     "number as index": (
         lambda: predicted(index=5),
         r"`index` must be an index with a method `top_k`.*index=5 \(of type int\). Build one",

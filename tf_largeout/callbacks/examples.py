@@ -8,11 +8,19 @@ import tensorflow as tf
 
 
 def require_labels(callback: str, x: Any, y: Any) -> None:
-    """Raises a ValueError if `x` contains arrays and `y` is None."""
-    if y is None and any(hasattr(one, "shape") for one in keras.tree.flatten(x)):
+    """Raises a ValueError if `y` is None and `x` is not an iterable of batches."""
+    if y is not None:
+        return
+    if any(hasattr(one, "shape") for one in keras.tree.flatten(x)):
         raise ValueError(
             "`y` must contain the labels if `x` contains arrays. Received: y=None. Pass "
             f"{callback}(x, y), or a tf.data.Dataset of batches (x, y)."
+        )
+    is_iterable = isinstance(x, keras.utils.PyDataset) or hasattr(x, "__iter__")
+    if not is_iterable or isinstance(x, str | list | tuple | dict):
+        raise ValueError(
+            "`x` must be arrays, or a tf.data.Dataset or keras.utils.PyDataset of batches "
+            f"(x, y). Received: x={x!r} (of type {type(x).__name__}). Pass {callback}(x, y)."
         )
 
 

@@ -115,10 +115,13 @@ class InvertedFileIndex(Index[ListedRows]):
             The index itself.
 
         Raises:
-            ValueError: If their shapes are wrong, there are no rows, or a number is not finite.
+            ValueError: If their shapes are wrong, there are no rows or no queries, or a number
+                is not finite.
         """
         rows = Rows.of(class_embeddings, bias)
         sample = None if queries is None else rows_of("queries", queries, rows.matrix.dim)
+        if sample is not None and not len(sample):
+            raise ValueError("`queries` must contain at least one query. Received: none.")
         search = ListedRows.fitted(rows, self._num_lists, {1: self._num_probes or 1})
         if self._num_probes is None:
             measured = noisy_rows(rows) if sample is None else some_of(sample)

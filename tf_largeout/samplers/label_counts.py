@@ -85,7 +85,13 @@ def as_ids(labels: TensorLike) -> np.ndarray:
 
 def check_counts(counts: TensorLike) -> np.ndarray:
     """Converts counts to float64. Raises a ValueError if they are not valid."""
-    counts = np.array(counts, np.float64)
+    try:
+        counts = np.array(counts, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "`counts` must be one number per class. Received: a value of type "
+            f"{type(counts).__name__}: {error}"
+        ) from error
     if counts.ndim != 1 or counts.size == 0:
         raise ValueError(
             f"`counts` must be one number per class. Received shape {counts.shape}."
