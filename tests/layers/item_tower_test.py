@@ -15,8 +15,8 @@ X = RANDOM.normal(size=(BATCH, 3)).astype("float32")
 Y = RANDOM.integers(0, N, BATCH)
 
 
-def _tower(features=FEATURES, **options):
-    encoder = keras.layers.Dense(DIM, "tanh", name="item_encoder")
+def _tower(features=FEATURES, encoder_name="item_encoder", **options):
+    encoder = keras.layers.Dense(DIM, "tanh", name=encoder_name)
     return tflo.layers.ItemTower(features, encoder, **options)
 
 
@@ -123,6 +123,7 @@ def test_answers_follow_the_current_weights(options, tmp_path):
 
 
 def test_one_layer_encodes_the_inputs_and_the_classes_also_after_loading(tmp_path):
+    keras.utils.set_random_seed(1)
     bag = tflo.layers.EmbeddingBag(20, DIM)
     words = RANDOM.integers(0, 20, [N, 3])
     output = tflo.layers.LargeOutput(N, "uniform", embeddings=tflo.layers.ItemTower(words, bag))
@@ -229,3 +230,37 @@ def test_rows_that_are_not_finite_raise_an_error_before_they_reach_the_weights()
 def test_wrong_towers_raise_an_error(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_clone_shares_the_encoder_as_the_model_does():
+    words = RANDOM.integers(1, 20, [N, 2])
+    bag = tflo.layers.EmbeddingBag(20, DIM)
+    output = tflo.layers.LargeOutput(N, "uniform", embeddings=tflo.layers.ItemTower(words, bag))
+    model = keras.Sequential([keras.Input([2], dtype="int64"), bag, output])
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    assert clone.layers[-1].tower.encoder is clone.layers[0]
+    np.testing.assert_array_equal(clone(words[:5]), model(words[:5]))
+    own = keras.models.clone_model(_model(_tower(encoder_name="query")))
+    assert own.layers[-1].tower.encoder is not own.layers[0]  # of the same name, but another
+
+
+def test_a_checkpoint_without_features_needs_a_model_with_features(tmp_path, monkeypatch):
+    model = _model(_tower(free_rows=True))
+    with monkeypatch.context() as earlier:  # versions that did not track the features
+        children = tflo.layers.ItemTower._trackable_children
+        earlier.setattr(
+            tflo.layers.ItemTower,
+            "_trackable_children",
+            lambda *args, **options: {
+                name: child
+                for name, child in children(*args, **options).items()
+                if not name.startswith("features")
+            },
+        )
+        path = tf.train.Checkpoint(model=model).write(tmp_path / "checkpoint")
+    with pytest.raises(ValueError, match="made from a config.*with ItemTower.features"):
+        tf.train.Checkpoint(model=keras.models.clone_model(model)).read(path)
+    built = _model(_tower(free_rows=True))
+    tf.train.Checkpoint(model=built).read(path).expect_partial()
+    np.testing.assert_array_equal(built(X), model(X))

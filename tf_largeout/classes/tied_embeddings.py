@@ -111,7 +111,7 @@ class TiedEmbeddings:
         """
         if self.layer is None or self.layer.built:
             return False
-        for layer in _layers_before(features):
+        for layer in layers_before(features):
             if layer.name == self.layer.name and layer.built and _has_table(layer):
                 self.layer = layer
                 return True
@@ -229,8 +229,11 @@ def _require_transposed_table(
         )
 
 
-def _layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
-    """Yields all layers before a symbolic tensor, and the layers in those that are models."""
+def layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
+    """Yields all layers before a symbolic tensor, and the layers in those that are models.
+
+    Before other tensors, it yields none.
+    """
     pending, seen = keras.tree.flatten(features), set()
     while pending:
         operation = operation_before(pending.pop())

@@ -1,5 +1,7 @@
 """`ItemTower`: computes class rows from features of the classes."""
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -9,6 +11,8 @@ import tensorflow as tf
 from tf_largeout.arguments import boolean
 from tf_largeout.types import Config
 from tf_largeout.variables import replicas
+
+_FEATURES = re.compile(r"(^|/)features_0/\.ATTRIBUTES/VARIABLE_VALUE$")  # in a checkpoint
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -48,8 +52,8 @@ class ItemTower(keras.layers.Layer):
             the structure of the encoder's inputs. Row c belongs to class c. They are stored as
             weights that are not trained, and saved with the model: integers as int64, because
             TensorFlow does not support int32 variables on a GPU, and other numbers as float32.
-            A config has no features: a copy from a config needs `set_weights` or
-            `load_weights`.
+            A config has no features: a copy from a config needs `set_weights`, `load_weights`
+            or a `tf.train.Checkpoint`.
         encoder: Keras layer or model with the output `[n, dim]`, where `dim` is the width of
             the output layer's features. It may also be a layer of the model that encodes the
             inputs.
@@ -64,11 +68,14 @@ class ItemTower(keras.layers.Layer):
     Attributes:
         num_classes: Number of classes.
         free_rows: Keras variable `[num_classes, dim]`, or None.
+        shares_encoder: Whether the encoder is also a layer of the model that encodes the
+            inputs. Known after a functional or sequential model has called the output layer.
     """
 
     def __init__(
         self, features: Any, encoder: keras.layers.Layer, free_rows: bool = False, **kwargs: Any
     ) -> None:
+        shares_encoder = kwargs.pop("shares_encoder", False)  # from a config
         super().__init__(**kwargs)
         arrays = keras.tree.map_structure(_as_array, features)
         flat = keras.tree.flatten(arrays)
@@ -81,7 +88,9 @@ class ItemTower(keras.layers.Layer):
         if not isinstance(encoder, keras.layers.Layer):
             raise ValueError(f"`encoder` must be a Keras layer. Received: {encoder!r}.")
         self.num_classes = int(lengths.pop())
-        self.encoder = encoder
+        # Keras tracks it from `build` on, because `find_encoder` may replace it before.
+        self.__dict__["encoder"] = encoder
+        self.shares_encoder = shares_encoder
         self._has_free_rows = boolean("free_rows", free_rows)
         self.free_rows: keras.Variable = None
         # A plain attribute would make Keras track the arrays.
@@ -90,19 +99,20 @@ class ItemTower(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Creates the weights, for class rows of width `input_shape[-1]`."""
+        self.encoder = self.__dict__.pop("encoder")
         given = self.__dict__["_given"]
         for number, array in enumerate(keras.tree.flatten(given)):
             is_array = isinstance(array, np.ndarray)
-            self._values.append(
-                self.add_weight(
-                    name=f"features_{number}",
-                    shape=array.shape,
-                    dtype=str(array.dtype),
-                    initializer=_initializer(array) if is_array else "zeros",
-                    trainable=False,
-                    autocast=False,
-                )
+            weight = self.add_weight(
+                name=f"features_{number}",
+                shape=array.shape,
+                dtype=str(array.dtype),
+                initializer=_initializer(array) if is_array else "zeros",
+                trainable=False,
+                autocast=False,
             )
+            self._values.append(weight)
+            setattr(self, weight.name, weight)  # tf.train.Checkpoint saves attributes
         # Not symbolic tensors: if a functional model also calls the encoder, it could not be
         # loaded.
         example = [tf.zeros((1, *one.shape[1:]), one.dtype) for one in self._values]
@@ -153,6 +163,42 @@ class ItemTower(keras.layers.Layer):
             rows += tf.gather(replicas.local_variable(self.free_rows), ids)
         return rows
 
+    def find_encoder(self, layers: Iterable[keras.layers.Layer]) -> None:
+        """Finds the encoder among the layers that encode the inputs of the model.
+
+        The config of the output layer contains a copy of the encoder. So if
+        `keras.models.clone_model` makes a model whose inputs the encoder also encodes, the copy
+        is replaced by the layer of that name.
+
+        Args:
+            layers: The layers before the output layer, which is not built yet.
+        """
+        for layer in layers:
+            if layer is self.encoder:
+                self.shares_encoder = True
+            elif self.shares_encoder and layer.name == self.encoder.name:
+                self.__dict__["encoder"] = layer
+
+    def _checkpoint_adapter(self, path: str) -> Any:
+        # TensorFlow calls it before it restores the weights.
+        if not self._has_features() and not any(
+            _FEATURES.search(name) for name, _ in tf.train.list_variables(path)
+        ):
+            raise ValueError(
+                f"ItemTower '{self.name}' was made from a config, so it has no features of the "
+                f"classes yet. Received: the checkpoint '{path}' without features, of an "
+                "earlier version of tf_largeout. Restore it into a model that your code builds "
+                "with ItemTower(features, ...). A checkpoint of that model has the features."
+            )
+        return super()._checkpoint_adapter(path)
+
+    def _has_features(self) -> bool:
+        """Returns whether the features were given to the constructor or set since."""
+        if self.built:
+            return any(bool(tf.reduce_any(one.value != 0)) for one in self._values)
+        given = keras.tree.flatten(self.__dict__["_given"])
+        return all(isinstance(one, np.ndarray) for one in given)
+
     def get_config(self) -> Config:
         given = keras.tree.map_structure(
             lambda one: keras.KerasTensor((self.num_classes, *one.shape[1:]), str(one.dtype)),
@@ -163,6 +209,7 @@ class ItemTower(keras.layers.Layer):
             "features": keras.saving.serialize_keras_object(given),
             "encoder": keras.saving.serialize_keras_object(self.encoder),
             "free_rows": self._has_free_rows,
+            "shares_encoder": self.shares_encoder,
         }
 
     @classmethod

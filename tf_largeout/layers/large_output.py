@@ -15,7 +15,11 @@ from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.normalized_matrix import NormalizedMatrix, unit_length
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
-from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
+from tf_largeout.classes.tied_embeddings import (
+    TiedEmbeddings,
+    layers_before,
+    refuse_initializer,
+)
 from tf_largeout.classes.tower_matrix import TowerMatrix
 from tf_largeout.layers import large_output_arguments as arguments
 from tf_largeout.layers.class_output import ClassOutput
@@ -216,8 +220,10 @@ class LargeOutput(ClassOutput):
         self.built = True
 
     def build_from_config(self, config: Config) -> None:
-        # If the tied layer is not built yet, the first call builds this layer.
-        if self.tied_layer is None or self.tied_layer.built:
+        # If the tied layer is not built yet, the first call builds this layer. The first call
+        # also finds an encoder that encodes the inputs too.
+        waits = self.tower is not None and self.tower.shares_encoder
+        if not waits and (self.tied_layer is None or self.tied_layer.built):
             super().build_from_config(config)
 
     def __call__(self, features: TensorLike, *args: Any, **kwargs: Any) -> tf.Tensor:
@@ -226,6 +232,9 @@ class LargeOutput(ClassOutput):
             if self._tied.look_for_layer(features):
                 del self.tied_layer  # removes the copy from the layers that Keras tracks
                 self.tied_layer = self._tied.layer
+        if self.tower is not None and self.class_matrix is None:
+            self.built = False  # as above
+            self.tower.find_encoder(layers_before(features))
         return super().__call__(features, *args, **kwargs)
 
     def _add_weights(self, dim: int) -> None:
@@ -434,7 +443,9 @@ class LargeOutput(ClassOutput):
 
     def _serialized_table(self) -> Config | None:
         if self.tower is not None:
-            return keras.saving.serialize_keras_object(self.tower)
+            config = keras.saving.serialize_keras_object(self.tower)
+            config.pop("build_config", None)  # this layer finds the encoder, then builds it
+            return config
         return None if self._tied is None else self._tied.serialize()
 
     def get_config(self) -> Config:
