@@ -112,6 +112,49 @@ def test_class_weights_multiply_the_loss_of_one_label(loss):
         np.testing.assert_allclose(found, plain * WEIGHTS[problem.labels[:, 0]], rtol=1e-5)
 
 
+def _smoothed_and_weighted(logits, smoothing):
+    """The formula in the docstrings of the losses."""
+    log_z = np.log(np.exp(logits).sum(axis=1))
+    found = []
+    for row, labels in enumerate(Problem().labels):
+        own = labels[labels >= 0]
+        terms = log_z[row] - (1 - smoothing) * logits[row, own] - smoothing * logits[row].mean()
+        found.append(sum(WEIGHTS[own] * terms / max(1, len(own))))
+    return found
+
+
+def _cosines_with_margins(problem, scale, margin):
+    rows, features = (
+        one / np.linalg.norm(one, axis=1, keepdims=True)
+        for one in (problem.embeddings, problem.features)
+    )
+    is_label = (problem.labels[:, :, None] == np.arange(N)).any(axis=1)
+    return scale * (features @ rows.T - margin * is_label)
+
+
+@pytest.mark.parametrize(
+    "name", ["Softmax", "SampledSoftmax", "AbsoluteSoftmax", "MarginSoftmax"]
+)
+def test_class_weights_multiply_also_the_smoothed_part_as_the_docstring_says(name):
+    problem, loss = Problem(), getattr(losses, f"{name}Loss")
+    assert "sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)" in loss.__doc__
+    options, bias, head_options = {"label_smoothing": 0.3}, problem.bias, {}
+    logits = logits_of(problem)
+    if name == "AbsoluteSoftmax":
+        logits = np.abs(logits)
+    if name == "MarginSoftmax":
+        options.update(angular_margin=0.0, cosine_margin=0.2)
+        bias, head_options = None, {"normalize": True, "scale": 4.0}
+        logits = _cosines_with_margins(problem, 4.0, 0.2)
+    head = harness.built_head(
+        problem.embeddings, bias, samplers.UniformSampler(N), **head_options
+    )
+    found = loss(reduction=None, class_weights=WEIGHTS, **options)(
+        problem.labels, head(problem.features, training=True)
+    )
+    np.testing.assert_allclose(found, _smoothed_and_weighted(logits, 0.3), 1e-5, 1e-5)
+
+
 def test_class_weights_multiply_the_loss_of_a_hierarchical_softmax():
     keras.utils.set_random_seed(1)
     layer = tflo.layers.HierarchicalOutput(N)
