@@ -95,6 +95,8 @@ def test_the_models_are_not_changed():
         ),
         (lambda: [_model(0), _with_two_outputs()], "with 2 outputs.*model.outputs.0"),
         (lambda: [_model(0), "model"], "Received: 'model' with 0"),
+        (lambda: [_model(0), _model(1, scale=2.0)], "scale=2.0 and"),
+        (lambda: [_model(0), _model(1, ranking="absolute")], "ranks classes by 'absolute'"),
     ],
 )
 def test_models_that_cannot_be_joined_raise_an_error(models, message):
