@@ -52,6 +52,27 @@ def test_a_k_above_the_number_of_classes_is_padded(index):
     assert (ids[:, N:] == -1).all() and np.isneginf(scores[:, N:]).all()
 
 
+FILTERS = {
+    "no filter": {},
+    "exclude": {"exclude": [[1], [2]]},
+    "allowed": {"allowed": np.arange(30)},
+}
+
+
+@pytest.mark.parametrize("filters", FILTERS.values(), ids=FILTERS)
+@pytest.mark.parametrize("rows", [1.0, 1e30], ids=["usual rows", "large rows"])
+def test_scores_that_overflow_raise_an_error(make, rows, filters):
+    queries = np.concatenate([QUERIES[:1], np.full([1, DIM], 3e38 / rows, "float32")])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="logits must not overflow"):
+        make().build(ROWS * np.float32(rows)).top_k(queries, 4, **filters)
+
+
+def test_large_queries_whose_scores_do_not_overflow_are_answered(index):
+    scores, ids = index.top_k(QUERIES * np.float32(1e20), 4)
+    np.testing.assert_array_equal(ids, np.argsort(-QUERIES @ ROWS.T)[:, :4])
+    assert np.isfinite(scores).all()
+
+
 def test_nothing_is_found_if_all_classes_are_excluded(index):
     scores, ids = index.top_k(QUERIES, 4, exclude=np.tile(np.arange(N), (len(QUERIES), 1)))
     assert (ids.numpy() == -1).all() and np.isneginf(scores).all()

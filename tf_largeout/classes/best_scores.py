@@ -5,6 +5,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 NOTHING = -float("inf")  # the score where there is no class
+# Sums of magnitudes above it make queries large: scores of usual rows may exceed float32.
+_LARGE = 2.0**64
 
 Best = tuple[tf.Tensor, tf.Tensor]
 
@@ -30,6 +32,28 @@ def highest(
     if keys is not None:
         best = tf.gather(scores, places, batch_dims=1)
     return best, tf.gather(ids, places, batch_dims=1)
+
+
+def are_large(queries: tf.Tensor) -> tf.Tensor:
+    """Returns whether scores of queries `[..., dim]` may overflow, bool `[...]`."""
+    return tf.reduce_sum(tf.abs(queries), axis=-1) > _LARGE
+
+
+def without_overflow(queries: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
+    """Returns the scores of the best classes; an error if finite queries made one overflow.
+
+    Args:
+        queries: float32 `[B, dim]`, finite.
+        scores: float32 `[B, k]`, scores of classes.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a score is infinite, or -infinite for a large query.
+            For other queries, -infinity may be the bias of a class.
+    """
+    is_low = are_large(queries)[:, tf.newaxis] & (scores == NOTHING)
+    lost = tf.where((scores == -NOTHING) | is_low, scores, 0.0)
+    message = "logits must not overflow: scale the features down"
+    return scores + tf.debugging.check_numerics(lost, message)
 
 
 def search_without(

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes import blockwise
+from tf_largeout.classes.best_scores import without_overflow
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.classes.class_statistics import ClassStatistics
@@ -262,10 +263,14 @@ class ClassScorer:
 
         Returns:
             As `top_k`.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
         """
         features = checks.finite(features, "The features must be finite")
         fold = functools.partial(self.fold_logits, features, classes=classes)
-        return blockwise.top_k(fold, tf.shape(features)[0], k)
+        scores, ids = blockwise.top_k(fold, tf.shape(features)[0], k)
+        return without_overflow(features, scores), ids
 
     def absolute(self) -> "ClassScorer":
         """Returns a view of these classes whose logits are the absolute values `|logit|`."""

@@ -106,7 +106,8 @@ class GraphRows:
         ids.set_shape([queries.shape[0], None])
         if exclude is not None:
             ids = tf.where(are_among(ids, exclude), tf.constant(-1, tf.int64), ids)
-        return best_of(self.rows.matrix, queries, ids, k)
+        found = best_of(self.rows.matrix, queries, ids, k)
+        return self.rows.found_or_exact(found, queries, k, exclude)
 
     def fitted_effort(self, queries: tf.Tensor, target: float) -> int:
         """Returns the smallest of some efforts that finds a share `target` of the best classes.

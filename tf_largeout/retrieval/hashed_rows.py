@@ -69,7 +69,8 @@ class HashedRows:
         queries = checks.finite(queries, "The queries must be finite")
         if exclude is not None:
             exclude = exclusions(exclude, queries, num_classes)
-        return self._best_of_buckets(self.rows.matrix, queries, k, exclude)
+        found = self._best_of_buckets(self.rows.matrix, queries, k, exclude)
+        return self.rows.found_or_exact(found, queries, k, exclude)
 
     def best_of(
         self,

@@ -109,13 +109,14 @@ class Index(abc.ABC, Generic[SearchT]):
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first; padded with -inf and -1 if
-            the search finds fewer than `k` classes.
+            the search finds fewer than `k` classes: because there are fewer, because of filters,
+            or because it misses some.
 
         Raises:
             ValueError: If the index is not built, `k` is below 1, the queries have another
                 width, or a filter has the wrong shape or does not contain integers.
-            tf.errors.InvalidArgumentError: If the queries are not finite, or an id of a filter
-                is out of range.
+            tf.errors.InvalidArgumentError: If the queries are not finite, their scores overflow
+                float32, or an id of a filter is out of range.
         """
         compiled = self._require_built()
         if not (is_whole(k) and k >= 1):

@@ -115,7 +115,8 @@ class ListedRows:
         if allowed is not None or probes >= self.num_lists:
             return self.rows.top_k(queries, k, exclude, allowed)
         queries = checks.finite(queries, "The queries must be finite")
-        return self.best_of_lists(self.rows.matrix, queries, k, probes, exclude)
+        found = self.best_of_lists(self.rows.matrix, queries, k, probes, exclude)
+        return self.rows.found_or_exact(found, queries, k, exclude)
 
     def probes(self, k: int) -> int:
         """Returns how many lists to search for `k` classes."""

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES
-from tf_largeout.classes.best_scores import NOTHING, highest
+from tf_largeout.classes.best_scores import NOTHING, are_large, highest
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
@@ -159,6 +159,28 @@ class Rows:
             return scores, ids
         found = scores > NOTHING  # false for NaN, which removed classes score
         return tf.where(found, scores, NOTHING), tf.where(found, ids, -1)
+
+    def found_or_exact(
+        self,
+        found: tuple[tf.Tensor, tf.Tensor],
+        queries: tf.Tensor,
+        k: int,
+        exclude: tf.Tensor | None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns what a search found; the result of `top_k` if scores may have overflowed.
+
+        Among scores that overflow, a search finds arbitrary classes. `top_k` raises an error.
+
+        Args:
+            found: `(scores, ids)` of the search.
+            queries: float32 `[B, dim]`, finite.
+            k: As in `top_k`.
+            exclude: As in `top_k`.
+        """
+        may_overflow = tf.reduce_any(are_large(queries)) | tf.reduce_any(found[0] == -NOTHING)
+        return tf.cond(
+            may_overflow, lambda: self.top_k(queries, k, exclude), lambda: tuple(found)
+        )
 
     def are_those_of(self, scorer: ClassScorer) -> bool:
         """Returns whether `scorer` has the same class rows, except those removed here."""
