@@ -219,10 +219,34 @@ def test_sparse_and_ragged_features_raise_an_error(make, features, kind):
         make(N)(features)
 
 
-@pytest.mark.parametrize("k", [0, N + 1, 2.0, True, None])
+@pytest.mark.parametrize("k", [0, -1, 2.0, True, None])
 def test_a_k_out_of_range_raises_an_error(k):
     with pytest.raises(ValueError, match=rf"between 1 and num_classes={N}. Received: k={k}"):
         _head().top_k(_random(2, DIM), k)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        layers.LargeOutput,
+        lambda n: layers.LargeOutput(n, num_shards=2),
+        lambda n: layers.FactoredOutput(n, 1.0),
+        layers.HierarchicalOutput,
+        layers.HuffmanOutput,
+    ],
+)
+@pytest.mark.parametrize(
+    "filters", [{}, {"exclude": [[1], [2]], "allowed": np.arange(N - 3)}], ids=["all", "some"]
+)
+def test_a_k_above_the_number_of_classes_is_padded(make, filters):
+    layer, features, left = make(N), _random(2, DIM), N - 4 if filters else N
+    layer.build((None, DIM))
+    scores, ids = layer.top_k(features, N + 2, **filters)
+    all_scores, all_ids = layer.top_k(features, left, **filters)
+    np.testing.assert_array_equal(ids[:, :left], all_ids)
+    np.testing.assert_array_equal(scores[:, :left], all_scores)
+    assert ids.shape == (2, N + 2) and np.isfinite(all_scores).all()
+    assert (ids[:, left:].numpy() == -1).all() and np.isneginf(scores[:, left:]).all()
 
 
 def test_logits_in_place_of_features_raise_an_error():

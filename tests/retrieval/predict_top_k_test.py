@@ -202,11 +202,28 @@ def test_a_model_with_another_output_raises_an_error(model, make):
         predict_top_k(make(model), X, K, verbose=0)
 
 
+@pytest.mark.parametrize("scores", ["logit", "softmax", "top_k_softmax", "sigmoid"])
+def test_a_k_above_the_number_of_classes_is_padded_as_in_an_index(model, scores):
+    layer, padding = model.layers[-1], -np.inf if scores == "logit" else 0
+    index = BruteForceIndex().build(layer.class_embeddings(), layer.bias)
+    for more in (
+        predict_top_k(model, X, N + 2, scores=scores, verbose=0),
+        predict_top_k(model, X, N + 2, scores=scores, index=index, verbose=0),
+    ):
+        for found, all_of_them, fill in zip(
+            more,
+            predict_top_k(model, X, N, scores=scores, verbose=0),
+            (padding, -1),
+            strict=True,
+        ):
+            np.testing.assert_allclose(found[:, :N], all_of_them, rtol=1e-5)
+            np.testing.assert_array_equal(found[:, N:], np.full([len(X), 2], fill))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"k": 0}, "`k` must be a positive integer"),
-        ({"k": N + 1}, f"`k` must be an integer between 1 and num_classes={N}"),
         ({"exclude": EXCLUDE[:4]}, "`exclude` must have a list of ids for each example"),
         ({"exclude": EXCLUDE[:, 0]}, "`exclude` must have shape"),
         ({"exclude": np.full((5, 1), N)}, r"`exclude` must be class ids in \[0, 211\)"),

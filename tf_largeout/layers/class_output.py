@@ -292,7 +292,7 @@ class ClassOutput(keras.layers.Layer):
 
         Args:
             features: Float `[..., dim]`.
-            k: Between 1 and `num_classes`.
+            k: At least 1. It may be larger than `num_classes`, as in an index of `retrieval`.
             exclude: Ids `[..., n]` of classes that must not be in the result of the example,
                 padded with -1. Or a different number of ids per example: a list of lists or
                 sets, a `tf.RaggedTensor`, or a sparse matrix of SciPy, whose nonzero columns
@@ -316,13 +316,13 @@ class ClassOutput(keras.layers.Layer):
 
         Returns:
             `(scores, ids)`: float32 and int64 `[..., k]`, best first. If the values that rank
-            the classes are equal, the lower id comes first. If the filters leave fewer than
-            `k` classes, the result is padded with -1 and a score of -inf, or 0 if scores are
-            probabilities.
+            the classes are equal, the lower id comes first. If there are fewer than `k`
+            classes, or the filters leave fewer, the result is padded with -1 and a score of
+            -inf, or 0 if scores are probabilities.
 
         Raises:
-            ValueError: If the layer is not built, `k` is out of range, the features do not have
-                the width of the layer's inputs, or a filter does not hold integers or does not
+            ValueError: If the layer is not built, `k` is below 1, the features do not have the
+                width of the layer's inputs, or a filter does not hold integers or does not
                 match the shape of the features. It is also raised if the layer does not support
                 `absolute` or `scores`: a `HierarchicalOutput` has no absolute ranking,
                 "sigmoid" needs a `LargeOutput` that ranks by the logit, and "softmax" of a
@@ -333,10 +333,10 @@ class ClassOutput(keras.layers.Layer):
                 error.
         """
         self._require_built("top_k")
-        if not (is_whole(k) and 1 <= k <= self.num_classes):
+        if not (is_whole(k) and k >= 1):
             raise ValueError(
-                f"`k` must be an integer between 1 and num_classes={self.num_classes}. "
-                f"Received: k={k!r}."
+                "`k` must be an integer of at least 1, usually between 1 and "
+                f"num_classes={self.num_classes}. Received: k={k!r}."
             )
         dim = self.class_matrix.dim
         features = as_float32("features", features, f"[..., {dim}]")

@@ -77,7 +77,7 @@ def predict_top_k(
         x: As in `model.predict`: arrays, in the structure of the model's inputs; or a
             `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator of batches, whose
             labels and weights are ignored.
-        k: Number of classes, at least 1; without an index, at most the number of classes.
+        k: Number of classes, at least 1. It may be larger than the number of classes.
         exclude: Ids `[examples, n]` of classes that must not be in the result of the example,
             such as its known classes, padded with -1. Or lists of different lengths: a list of
             lists or sets, a `tf.RaggedTensor`, or a SciPy sparse matrix, whose nonzero columns
@@ -108,10 +108,10 @@ def predict_top_k(
     Returns:
         `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]` for
         all positions of sequences; best first, padded with -1 and -inf (0 for probabilities) if
-        the filters leave fewer than `k` classes.
+        there are fewer than `k` classes, or the filters leave fewer.
 
     Raises:
-        ValueError: If the model has another output, `k` or `batch_size` is out of range,
+        ValueError: If the model has another output, `k` or `batch_size` is not at least 1,
             `index` is not an index, or has other classes, class rows or biases than the layer,
             or a filter does not contain integers or does not match `x`. It is also raised if
             `exclude` is given and `x` is not arrays, if `positions` is "last" and the model has

@@ -94,7 +94,9 @@ def export(
             whose shape is known from its first call.
         path: The folder to create. It never contains an incomplete export. For TensorFlow
             Serving its name is a number: the server uses the version with the highest number.
-        k: Number of classes that `serving_default` returns, and the default of `top_k`.
+        k: Number of classes that `serving_default` returns, and the default of `top_k`. At most
+            the number of classes. (`top_k` of layers and indexes pads for a larger `k`. In an
+            export it is an error, so that no request can make a server allocate such padding.)
         index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias, or with
             `ops="custom"` also a `retrieval.LSHIndex`. The export then scores only the classes
             in the best lists of a query, or those that share most hash buckets with it. Their
