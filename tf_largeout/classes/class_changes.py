@@ -1,5 +1,7 @@
 """`ClassChange`: which classes a layer keeps, and their new ids."""
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -19,11 +21,13 @@ class ClassChange:
         num_classes: Number of classes after, from 1 to 2^31 - 2.
         kept: Distinct old ids `[k]`, k at most `num_classes`; None for all below `num_classes`,
             which keep their ids.
+        features: Features of the new classes, for an `ItemTower`; or None.
 
     Attributes:
         num_before: As given.
         num_classes: As given.
         kept: int64 `[k]`.
+        features: As given.
         num_new: Number of new classes.
 
     Raises:
@@ -32,9 +36,13 @@ class ClassChange:
     """
 
     def __init__(
-        self, num_before: int, num_classes: int, kept: TensorLike | None = None
+        self,
+        num_before: int,
+        num_classes: int,
+        kept: TensorLike | None = None,
+        features: Any = None,
     ) -> None:
-        self.num_before = num_before
+        self.num_before, self.features = num_before, features
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
         if kept is None:
             kept = np.arange(min(num_before, self.num_classes))

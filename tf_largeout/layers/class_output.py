@@ -224,8 +224,11 @@ class ClassOutput(keras.layers.Layer):
             )
 
     def _checkpoint_adapter(self, path: str) -> Any:
-        if self.built:  # TensorFlow calls it before it restores the weights
+        # TensorFlow calls it before it restores the weights.
+        if self.built:
             sharded_checkpoint.require_dtype(self.weights, path, self.name)
+        if getattr(self, "tower", None) is not None:
+            self.tower.require_fit(path)
         return super()._checkpoint_adapter(path)
 
     def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:

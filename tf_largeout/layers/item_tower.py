@@ -1,7 +1,9 @@
 """`ItemTower`: computes class rows from features of the classes."""
 
+import logging
 import re
-from collections.abc import Iterable
+import weakref
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -9,10 +11,18 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.types import Config
+from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.tied_embeddings import layers_before
+from tf_largeout.types import Config, TensorLike
 from tf_largeout.variables import replicas
 
-_FEATURES = re.compile(r"(^|/)features_0/\.ATTRIBUTES/VARIABLE_VALUE$")  # in a checkpoint
+# The weights of towers in a checkpoint.
+_FEATURES = re.compile(r"(^|/)features_0/\.ATTRIBUTES/VARIABLE_VALUE$")
+_FREE_ROWS = re.compile(r"(^|/)free_rows/\.ATTRIBUTES/VARIABLE_VALUE$")
+# The towers that use an encoder.
+_TOWERS: weakref.WeakKeyDictionary[keras.layers.Layer, weakref.WeakSet["ItemTower"]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -46,6 +56,9 @@ class ItemTower(keras.layers.Layer):
     `top_k` and `class_embeddings` compute all rows, and compute them again only after the
     weights of the encoder have changed. An exact loss trains on all rows in each step, and
     stores the activations of the encoder for all classes.
+
+    To add or remove classes, use `tf_largeout.resize_classes` with the `features` of the new
+    classes. It keeps the encoder and the free rows.
 
     Args:
         features: Array `[num_classes, ...]` of numbers, or a dict or list of such arrays, in
@@ -130,6 +143,7 @@ class ItemTower(keras.layers.Layer):
                 initializer="zeros",
                 autocast=False,
             )
+        self._warn_of_free_rows()
         spec = [keras.KerasTensor((None, *one.shape[1:]), one.dtype) for one in self._values]
         self.__dict__["_given"] = keras.tree.pack_sequence_as(given, spec)
         self.built = True
@@ -163,7 +177,7 @@ class ItemTower(keras.layers.Layer):
             rows += tf.gather(replicas.local_variable(self.free_rows), ids)
         return rows
 
-    def find_encoder(self, layers: Iterable[keras.layers.Layer]) -> None:
+    def find_encoder(self, features: TensorLike) -> None:
         """Finds the encoder among the layers that encode the inputs of the model.
 
         The config of the output layer contains a copy of the encoder. So if
@@ -171,26 +185,118 @@ class ItemTower(keras.layers.Layer):
         is replaced by the layer of that name.
 
         Args:
-            layers: The layers before the output layer, which is not built yet.
+            features: The input of the output layer, which is not built yet. If it is not
+                symbolic, no layer is found.
         """
-        for layer in layers:
+        for layer in layers_before(features):
             if layer is self.encoder:
                 self.shares_encoder = True
             elif self.shares_encoder and layer.name == self.encoder.name:
                 self.__dict__["encoder"] = layer
 
-    def _checkpoint_adapter(self, path: str) -> Any:
-        # TensorFlow calls it before it restores the weights.
-        if not self._has_features() and not any(
-            _FEATURES.search(name) for name, _ in tf.train.list_variables(path)
+    def changed_attribute(self, change: ClassChange) -> tuple[keras.layers.Layer, str, int]:
+        """Returns the attribute that must change, see `ClassOutput.changed_attributes`.
+
+        Raises:
+            ValueError: If `change.features` are not features of the new classes.
+        """
+        self._features_of_new(change)
+        return self, "num_classes", change.num_classes
+
+    def rows_of_new(self, change: ClassChange) -> dict[int, np.ndarray | None]:
+        """Returns the rows of new classes in the weights with a row per class.
+
+        Args:
+            change: The classes of the tower that was resized, and features of the new ones.
+
+        Returns:
+            By `id` of the weight: features of the new classes; None for the initial free rows.
+        """
+        found: dict[int, np.ndarray | None] = dict(
+            zip(map(id, self._values), self._features_of_new(change), strict=True)
+        )
+        return found if self.free_rows is None else {**found, id(self.free_rows): None}
+
+    def _features_of_new(self, change: ClassChange) -> list[np.ndarray]:
+        """Returns `change.features` as arrays, in the order of the weights."""
+        spec, count = self.__dict__["_given"], change.num_new
+        flat = [(str(one.dtype), (count, *one.shape[1:])) for one in keras.tree.flatten(spec)]
+        if change.features is None and not count:
+            return [np.zeros(shape, dtype) for dtype, shape in flat]
+        needed = keras.tree.pack_sequence_as(spec, [f"{d} {list(s)}" for d, s in flat])
+        try:
+            keras.tree.assert_same_structure(spec, change.features)
+            arrays = [_as_numbers(one) for one in keras.tree.flatten(change.features)]
+            found = [(str(one.dtype), one.shape) for one in arrays]
+        except (ValueError, TypeError):
+            found = []
+        # Integers can be features that are stored as floats.
+        if [one[1] for one in found] == [one[1] for one in flat] and all(
+            given in (stored, "int64")
+            for (given, _), (stored, _) in zip(found, flat, strict=True)
         ):
+            return [one.astype(dtype) for one, (dtype, _) in zip(arrays, flat, strict=True)]
+        received = [f"{dtype} {list(shape)}" for dtype, shape in found]
+        raise ValueError(
+            f"Cannot resize ItemTower '{self.name}' without `features` of the {count} new "
+            f"classes: finite numbers, {needed}, as the features of the other classes. "
+            f"Received: {received or type(change.features).__name__}. Pass `features=` to "
+            "`tf_largeout.resize_classes`."
+        )
+
+    def _warn_of_free_rows(self) -> None:
+        """Warns if another tower with the same encoder has trained free rows."""
+        towers = _TOWERS.setdefault(self.encoder, weakref.WeakSet())
+        for other in towers:
+            with tf.init_scope():
+                is_trained = other.free_rows is not None and np.any(other.free_rows)
+            if is_trained:
+                logging.getLogger("tf_largeout").warning(
+                    "ItemTower '%s' has the encoder, but starts without the trained free rows "
+                    "of ItemTower '%s'. So it computes other class rows. To add classes to a "
+                    "model, use tf_largeout.resize_classes(model, num_classes, features=...), "
+                    "which keeps them.",
+                    self.name,
+                    other.name,
+                )
+        towers.add(self)
+
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
+        own = [self.free_rows] * self._has_free_rows + self._values
+        needed = [tuple(one.shape) for one in own]
+        found = [tuple(store[str(number)].shape) for number in range(len(store.keys()))]
+        if self.built and needed != found:
+            raise ValueError(
+                f"ItemTower '{self.name}' has weights of the shapes {needed}: free rows, if "
+                f"any, and features. The file has {found}. Load it into a model with the same "
+                "classes and the same `free_rows`. Then add classes by "
+                "`tf_largeout.resize_classes`."
+            )
+        super().load_own_variables(store)
+
+    def require_fit(self, path: str) -> None:
+        """Raises a ValueError if a checkpoint lacks features or has other free rows.
+
+        Args:
+            path: Path of the checkpoint.
+        """
+        names = [name for name, _ in tf.train.list_variables(path)]
+        num_features, num_free_rows = (
+            sum(map(bool, map(kind.search, names))) for kind in (_FEATURES, _FREE_ROWS)
+        )
+        if not self._has_free_rows and num_free_rows >= max(1, num_features):
+            raise ValueError(
+                f"ItemTower '{self.name}' has no free rows. Received: the checkpoint '{path}' "
+                "of a tower with trained free rows. Without them, the scores would differ. "
+                "Restore it into a model with `free_rows=True`."
+            )
+        if not self._has_features() and not num_features:
             raise ValueError(
                 f"ItemTower '{self.name}' was made from a config, so it has no features of the "
                 f"classes yet. Received: the checkpoint '{path}' without features, of an "
                 "earlier version of tf_largeout. Restore it into a model that your code builds "
                 "with ItemTower(features, ...). A checkpoint of that model has the features."
             )
-        return super()._checkpoint_adapter(path)
 
     def _has_features(self) -> bool:
         """Returns whether the features were given to the constructor or set since."""
@@ -198,6 +304,12 @@ class ItemTower(keras.layers.Layer):
             return any(bool(tf.reduce_any(one.value != 0)) for one in self._values)
         given = keras.tree.flatten(self.__dict__["_given"])
         return all(isinstance(one, np.ndarray) for one in given)
+
+    def serialize(self) -> Config:
+        """Returns the config, without that for `build`: the output layer builds the tower."""
+        config: Config = keras.saving.serialize_keras_object(self)
+        config.pop("build_config", None)
+        return config
 
     def get_config(self) -> Config:
         given = keras.tree.map_structure(
@@ -228,8 +340,23 @@ def _as_array(value: Any) -> Any:
     """Returns features as an array; a symbolic tensor, from a config, stays as it is."""
     if isinstance(value, keras.KerasTensor):
         return value
+    array = _as_numbers(value)
+    if not len(array):
+        raise ValueError(
+            "`features` of an ItemTower must have a row per class. Received: an array of shape "
+            f"{array.shape}."
+        )
+    return array
+
+
+def _as_numbers(value: Any) -> np.ndarray:
+    """Returns features as int64 or float32 `[n, ...]`.
+
+    Raises:
+        ValueError: If they are not finite numbers.
+    """
     array = np.asarray(value)
-    if array.dtype.kind not in "biuf" or not array.ndim or not len(array):
+    if array.dtype.kind not in "biuf" or not array.ndim:
         raise ValueError(
             "`features` of an ItemTower must be arrays [num_classes, ...] of numbers. "
             f"Received: {array.dtype} of shape {array.shape}. Convert strings by "

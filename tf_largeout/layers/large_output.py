@@ -15,11 +15,7 @@ from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.normalized_matrix import NormalizedMatrix, unit_length
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
-from tf_largeout.classes.tied_embeddings import (
-    TiedEmbeddings,
-    layers_before,
-    refuse_initializer,
-)
+from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.classes.tower_matrix import TowerMatrix
 from tf_largeout.layers import large_output_arguments as arguments
 from tf_largeout.layers.class_output import ClassOutput
@@ -234,7 +230,7 @@ class LargeOutput(ClassOutput):
                 self.tied_layer = self._tied.layer
         if self.tower is not None and self.class_matrix is None:
             self.built = False  # as above
-            self.tower.find_encoder(layers_before(features))
+            self.tower.find_encoder(features)
         return super().__call__(features, *args, **kwargs)
 
     def _add_weights(self, dim: int) -> None:
@@ -384,33 +380,30 @@ class LargeOutput(ClassOutput):
     def changed_attributes(
         self, change: ClassChange
     ) -> list[tuple[keras.layers.Layer, str, int]]:
-        if self.tower is not None:
-            raise ValueError(
-                f"Cannot resize layer '{self.name}', whose rows an ItemTower computes. Build a "
-                "model with an ItemTower of the new classes' features, and give it the weights "
-                "of the encoders. New classes need no training."
-            )
         arguments.checked_num_shards(self.num_shards, change.num_classes, is_tied=False)
         changed = super().changed_attributes(change)
         if self._tied is not None:
             changed.append(self._tied.changed_attribute(change))
+        if self.tower is not None:
+            changed.append(self.tower.changed_attribute(change))
         return changed
 
     def take_classes(
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
     ) -> list[tuple[keras.Variable, ClassChange]]:
-        moved = [] if self.bias is None else [self.bias]
+        moved: list[keras.Variable] = []
+        rows_of_new = {id(self.embeddings): new_rows, id(self.bias): None}
+        if self.tower is not None:
+            rows_of_new |= self.tower.rows_of_new(change)
         olds, news = map(sharded_table.join_shards, (before.variables, self.variables))
         for old, new in zip(olds, news, strict=True):
             if isinstance(new, ShardedTable):
                 others = new_rows if new.name == "embeddings" else None
                 new.take_rows(old, change.kept, others)
                 moved += new.shards
-            elif new is self.embeddings:
-                change.move_rows(old, new, new_rows)
+            elif id(new) in rows_of_new:
+                change.move_rows(old, new, rows_of_new[id(new)])
                 moved.append(new)
-            elif new is self.bias:
-                change.move_rows(old, new)
             elif change.is_identity or not saved_weights.is_of_sampler(new.name):
                 change.copy(old, new)
         if self.sampler is not None and not change.is_identity:
@@ -442,11 +435,8 @@ class LargeOutput(ClassOutput):
         return sharded_checkpoint.children(self, children)
 
     def _serialized_table(self) -> Config | None:
-        if self.tower is not None:
-            config = keras.saving.serialize_keras_object(self.tower)
-            config.pop("build_config", None)  # this layer finds the encoder, then builds it
-            return config
-        return None if self._tied is None else self._tied.serialize()
+        source = self._tied if self.tower is None else self.tower
+        return None if source is None else source.serialize()
 
     def get_config(self) -> Config:
         return {

@@ -125,8 +125,16 @@ def _leave_building_to_models(config: Config) -> None:
     if config.get("class_name") not in ("Sequential", "Functional"):
         return
     for layer in config["config"]["layers"]:
-        layer.pop("build_config", None)
-        _leave_building_to_models(layer)
+        for one in (layer, _encoder_of_classes(layer)):
+            one.pop("build_config", None)
+            _leave_building_to_models(one)
+
+
+def _encoder_of_classes(layer: Config) -> Config:
+    """Returns the config of the encoder of an `ItemTower` in a layer's config; {} without."""
+    tower = layer.get("config", {}).get("embeddings")
+    encoder = tower.get("config", {}).get("encoder") if isinstance(tower, dict) else None
+    return encoder or {}
 
 
 def _custom_classes(model: keras.Model) -> set[type]:

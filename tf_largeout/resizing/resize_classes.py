@@ -1,5 +1,7 @@
 """`resize_classes`: a trained model with more, fewer or other classes."""
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -16,6 +18,7 @@ def resize_classes(
     num_classes: int,
     kept: TensorLike | None = None,
     initializer: InitializerLike | TensorLike | None = None,
+    features: Any = None,
 ) -> keras.Model:
     """Returns a copy of a trained model with other classes.
 
@@ -30,7 +33,9 @@ def resize_classes(
     `adapt` to set other counts. The next step rebuilds the search structures of samplers,
     unless the classes are the same. In a `HierarchicalOutput` new classes are assigned to the
     smallest clusters, and empty clusters are removed. A tied table (`embeddings=`) is resized
-    too, so the ids at the input change as well. A sharded layer keeps its number of shards.
+    too, so the ids at the input change as well. If an `ItemTower` computes the rows, new
+    classes need `features`. The encoder and the free rows are kept, and new free rows start at
+    0. A sharded layer keeps its number of shards.
     Rows and slots are copied from server to server, not through this process.
 
     ```python
@@ -51,7 +56,9 @@ def resize_classes(
         initializer: Rows of the new classes: a Keras initializer, or an array
             `[num_classes - len(kept), dim]`, such as embeddings of their texts. By default the
             initializer of the layer. If the layer was initialized with an array, the default
-            initializer of its class.
+            initializer of its class. A layer with an `ItemTower` takes `features` instead.
+        features: Features of the new classes, for a layer with an `ItemTower`: arrays
+            `[num_classes - len(kept), ...]` in the structure of the tower's features.
 
     Returns:
         The new model, compiled if `model` is.
@@ -60,7 +67,8 @@ def resize_classes(
         ValueError: If `num_classes` is out of range, `kept` is not a vector of distinct old
             ids, or `initializer` is not an initializer or such an array. It is also raised if
             the model is not built, does not have exactly one class output layer, or cannot be
-            made from its config with this number of classes.
+            made from its config with this number of classes; and if `features` or `initializer`
+            do not fit the layer: an `ItemTower` needs features of all new classes.
     """
     head = class_output(model)
     if not head.built:
@@ -68,7 +76,8 @@ def resize_classes(
             f"Layer '{head.name}' of model '{model.name}' is not built, so it has no classes "
             "to keep. Call the model on data first, or make a new model."
         )
-    change = ClassChange(head.num_classes, num_classes, kept)
+    change = ClassChange(head.num_classes, num_classes, kept, features)
+    _check_source_of_rows(head, initializer, features)
     with model.distribute_strategy.scope():
         new_rows = _new_rows(initializer, change.num_new, head.class_matrix.dim)
         copy, new_head, compile_config = copy_of(model, head, change)
@@ -79,6 +88,20 @@ def resize_classes(
             by_variable = {id(variable): of_rows for variable, of_rows in changed}
             copy_state(model.optimizer, copy.optimizer, change, by_variable)
     return copy
+
+
+def _check_source_of_rows(head: ClassOutput, initializer: Any, features: Any) -> None:
+    has_tower = getattr(head, "tower", None) is not None
+    if has_tower and initializer is not None:
+        raise ValueError(
+            f"An ItemTower computes the rows of layer '{head.name}' from features. Received: "
+            "`initializer`. Pass `features` of the new classes instead."
+        )
+    if features is not None and not has_tower:
+        raise ValueError(
+            f"`features` is for a layer whose rows an ItemTower computes. Layer '{head.name}' "
+            "has a table of rows. Pass the rows of the new classes as `initializer`."
+        )
 
 
 def _new_rows(
