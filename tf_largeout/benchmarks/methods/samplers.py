@@ -15,6 +15,17 @@ def sampler_of(sampler_class, **fixed):
     return lambda task, num_sampled, **options: sampler_class(num_sampled, **fixed, **options)
 
 
+def search_of(sampler_class, **fixed):
+    """Returns an entry like `sampler_of`; it leaves out the `tail` without `num_hard`."""
+
+    def make(task, num_sampled, tail="uniform", **options):
+        if "num_hard" in options:
+            options["tail"] = tail
+        return sampler_class(num_sampled, **fixed, **options)
+
+    return make
+
+
 def _frequency(task, num_sampled, **options):
     return UnigramSampler(num_sampled, counts=task.label_counts, **options)
 
@@ -25,10 +36,10 @@ SAMPLERS = {
     "uniform": sampler_of(UniformSampler),
     "log_uniform": sampler_of(LogUniformSampler),
     "frequency": _frequency,
-    "lsh_embedding": sampler_of(LSHSampler, shared=False),
-    "lsh_label": sampler_of(LSHSampler, query="label", shared=False),
-    "lsh_pool": sampler_of(LSHSampler, shared=True),
-    "wta": sampler_of(LSHSampler, hash="wta", select="frequent"),
-    "top_k": sampler_of(TopKSampler),
+    "lsh_embedding": search_of(LSHSampler, shared=False),
+    "lsh_label": search_of(LSHSampler, query="label", shared=False),
+    "lsh_pool": search_of(LSHSampler, shared=True),
+    "wta": search_of(LSHSampler, hash="wta", select="frequent"),
+    "top_k": search_of(TopKSampler),
     "inverted_file": sampler_of(InvertedFileSampler),
 }
