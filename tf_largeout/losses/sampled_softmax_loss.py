@@ -57,6 +57,11 @@ class SampledSoftmaxLoss(SampledLoss):
     `1 / #labels`: the first term is the mean over the labels, and the sum in the
     logarithm contains every label.
 
+    The estimate is unbiased if the labels of each example are distinct. In training, a label
+    that an example repeats is in the sum as often as it occurs, as in
+    `tf.nn.sampled_softmax_loss`. `evaluate` reports the exact loss, whose partition function
+    contains each class once. In both, a repeated label counts repeatedly in the first term.
+
     Args:
         correct_positive: Whether to correct the label's logit by its expected count too, as
             `tf.nn.sampled_softmax_loss` does.
