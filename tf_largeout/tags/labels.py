@@ -138,8 +138,11 @@ def as_target_matrix(
     targets = checked_targets(targets, num_classes, "Soft targets")
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     values = tf.cast(values, tf.float32)
-    message = ["Soft targets must not be negative. Received values from", tf.reduce_min(values)]
-    values = checks.passed([checks.require(tf.reduce_all(values >= 0), message)], values)
+    negative = [
+        "Soft targets must not be negative. Received values from",
+        tf.reduce_min(values),
+    ]
+    values = checks.passed([checks.require(tf.reduce_all(values >= 0), negative)], values)
     matrix = tf.sparse.reshape(
         tf.SparseTensor(indices, values, shape), [tf.reduce_prod(shape[:-1]), num_classes]
     )

@@ -136,7 +136,7 @@ class LazyLogits(OutputTag):
         return tf.reduce_mean(found)
 
     def _part(self, labels: tf.Tensor, of_selected: tf.Tensor, rows: SelectedRows) -> OutputTag:
-        tag = super()._part(labels, of_selected, rows)
+        tag: Any = super()._part(labels, of_selected, rows)
         tag._whole = self, labels, rows
         return tag
 
