@@ -44,11 +44,11 @@ class Buckets:
         bucket = np.searchsorted(widths, lengths)
         counts, total = np.bincount(bucket), np.bincount(bucket, sizes)
         num_batches = np.minimum(np.ceil(total / most).astype(np.int64), counts)
-        parts = [
+        firsts = [
             end - count + np.arange(number) * count // number
             for end, count, number in zip(np.cumsum(counts), counts, num_batches, strict=True)
         ]
-        starts = np.concatenate([*parts, [len(lengths)]])
+        starts = np.concatenate([*firsts, [len(lengths)]])
         return cls(bucket, starts, np.repeat(widths, num_batches))
 
 

@@ -73,15 +73,15 @@ class HeldOut:
         buckets = Buckets.of(lengths, np.ones_like(lengths), batch_size)
         return batches_by_length(buckets, None, batch)
 
-    def by_length(self, max_parts: int = 4) -> list["HeldOut"]:
+    def by_length(self, max_parts: int = 3) -> list["HeldOut"]:
         """Divides the users into parts with histories of similar length.
 
         Use it for `predict_top_k`, which takes arrays. The `history` of each part has no
         columns that contain only padding, and each user is in one part.
 
         Args:
-            max_parts: Maximum number of parts. Defaults to 4, as `predict_top_k` traces the
-                model for each part.
+            max_parts: Maximum number of parts. Defaults to 3, because `predict_top_k` traces
+                the model for each part.
 
         Raises:
             ValueError: If `max_parts` is not a positive integer.
