@@ -104,7 +104,8 @@ def train(model, split, loss, learning_rate, epochs, batch_size):
     batches = split.batches(batch_size)  # Of inputs of similar length, already shuffled.
     steps = epochs * len(batches)
     rate = keras.optimizers.schedules.PolynomialDecay(learning_rate, steps, 0.0)
-    model.compile(tflo.optimizers.LazyAdam(rate), loss)
+    # A step takes a few milliseconds, of which Keras would need one.
+    model.compile(tflo.optimizers.LazyAdam(rate), loss, steps_per_execution=16)
     model.fit(batches, epochs=epochs, shuffle=False)
 
 
