@@ -26,7 +26,8 @@ void CandidateLogPartition(const Candidates& in, const float* logits, const Offs
     for (int64_t example = begin; example < end; ++example) {
       const float* values = buffer.Fill(example, logits, offsets);
       float max, sum;
-      LARGEOUT_SIMD_DISPATCH(MaxAndSumExp, values, in.num_candidates, &max, &sum);
+      LARGEOUT_SIMD_DISPATCH(MaxAndSumExp, values, in.num_candidates,
+                             logits + (example + 1) * in.num_candidates, &max, &sum);
       log_partition[example] = sum == 0 ? max : max + std::log(sum);
     }
   });
@@ -45,8 +46,9 @@ void CandidateLogPartitionGradient(const Candidates& in, const float* logits,
     for (int64_t example = begin * kExamplesPerBlock;
          example < std::min(in.batch, end * kExamplesPerBlock); ++example) {
       const float* values = buffer.Fill(example, logits, offsets);
-      LARGEOUT_SIMD_DISPATCH(ScaledExp, values, size, log_partition[example],
-                             d_log_partition[example], d_logits + example * size,
+      LARGEOUT_SIMD_DISPATCH(ScaledExp, values, size, logits + (example + 1) * size,
+                             log_partition[example], d_log_partition[example],
+                             d_logits + example * size,
                              sums.data() + example / kExamplesPerBlock * size);
     }
   });

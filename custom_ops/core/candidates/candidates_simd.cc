@@ -25,7 +25,8 @@ void CountAbove(const float* buffer, int64_t size, float score, int64_t* above) 
   for (; i < size; ++i) *above += buffer[i] > score;
 }
 
-void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum) {
+void MaxAndSumExp(const float* buffer, int64_t size, const float* next, float* max,
+                  float* sum) {
   // Four running maxima: with one, each comparison waits for the previous one.
   constexpr int kMaxima = 4;
   Floats maxima[kMaxima];
@@ -43,15 +44,19 @@ void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum) {
     *max = lane_max[lane] > *max ? lane_max[lane] : *max;
   const Floats shift = Broadcast(*max);
   Floats lane_sum{};
-  for (int64_t i = 0; i < size; i += kLanes) lane_sum += Exp(Load(buffer + i) - shift);
+  for (int64_t i = 0; i < size; i += kLanes) {
+    __builtin_prefetch(next + i);
+    lane_sum += Exp(Load(buffer + i) - shift);
+  }
   *sum = 0;
   for (int lane = 0; lane < kLanes; ++lane) *sum += lane_sum[lane];
 }
 
-void ScaledExp(const float* buffer, int64_t size, float shift, float scale, float* out,
-               float* sums) {
+void ScaledExp(const float* buffer, int64_t size, const float* next, float shift, float scale,
+               float* out, float* sums) {
   int64_t i = 0;
   for (; i + kLanes <= size; i += kLanes) {
+    __builtin_prefetch(next + i, 1);
     const Floats value = Exp(Load(buffer + i) - shift) * scale;
     Store(value, out + i);
     Store(Load(sums + i) + value, sums + i);

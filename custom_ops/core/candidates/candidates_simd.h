@@ -14,18 +14,20 @@ namespace largeout {
 inline constexpr int kBufferPadding = 16;
 inline constexpr float kPaddingValue = -3.40282347e38f;
 
-#define LARGEOUT_DECLARE_CANDIDATES(level)                                                  \
-  namespace level {                                                                         \
-  /* buffer[i] = logits[i] + offsets[i]. */                                                 \
-  void AddOffsets(const float* logits, const float* offsets, int64_t size, float* buffer);  \
-  /* *above: how many numbers are above `score`; none is above a NaN. */                    \
-  void CountAbove(const float* buffer, int64_t size, float score, int64_t* above);          \
-  /* max, at least the lowest float, and sum of exp(x - max), of a padded buffer. */        \
-  void MaxAndSumExp(const float* buffer, int64_t size, float* max, float* sum);             \
-  /* out[i] = scale * exp(buffer[i] - shift); sums[i] += out[i]. Only the buffer is padded. \
-   */                                                                                       \
-  void ScaledExp(const float* buffer, int64_t size, float shift, float scale, float* out,   \
-                 float* sums);                                                              \
+// `next`: `size` floats that will be read next. They are prefetched, because the matrix of the
+// logits does not fit into the nearer caches. May be past the end of the matrix.
+#define LARGEOUT_DECLARE_CANDIDATES(level)                                                     \
+  namespace level {                                                                            \
+  /* buffer[i] = logits[i] + offsets[i]. */                                                    \
+  void AddOffsets(const float* logits, const float* offsets, int64_t size, float* buffer);     \
+  /* *above: how many numbers are above `score`; none is above a NaN. */                       \
+  void CountAbove(const float* buffer, int64_t size, float score, int64_t* above);             \
+  /* max, at least the lowest float, and sum of exp(x - max), of a padded buffer. */           \
+  void MaxAndSumExp(const float* buffer, int64_t size, const float* next, float* max,          \
+                    float* sum);                                                               \
+  /* out[i] = scale * exp(buffer[i] - shift); sums[i] += out[i]. Only the buffer is padded. */ \
+  void ScaledExp(const float* buffer, int64_t size, const float* next, float shift,            \
+                 float scale, float* out, float* sums);                                        \
   }
 
 LARGEOUT_DECLARE_CANDIDATES(generic)
