@@ -44,6 +44,7 @@ EXTRAS = {
         "faiss-cpu==1.15.1",
         "fasttext-wheel==0.9.2; python_version < '3.13'",
         "hnswlib==0.8.0",
+        "jax==0.10.2",
         "napkinxc==0.7.2",
         "omikuji==0.5.2",
         "torch==2.14.1",

@@ -24,11 +24,11 @@ from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
 from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.pytorch.step_process import IMPORT_STEPS
-from tf_largeout.benchmarks.pytorch.step_process import ROOT as PACKAGE
+from tf_largeout.benchmarks.other_libraries.step_process import IMPORT_PACKAGE
+from tf_largeout.benchmarks.other_libraries.step_process import ROOT as PACKAGE
 
 # TensorFlow and PyTorch crash in one process, so this program does not import TensorFlow.
-_TORCH_PROGRAM = IMPORT_STEPS + (
+_TORCH_PROGRAM = IMPORT_PACKAGE + (
     "from lab.language_models import torch_head\n"
     "print(json.dumps(torch_head.measure(json.loads(sys.argv[2]))))"
 )

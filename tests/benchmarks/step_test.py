@@ -14,7 +14,7 @@ from tf_largeout.benchmarks import step
 from tf_largeout.benchmarks.harness import own_process, step_case, turns
 from tf_largeout.benchmarks.harness.step_case import StepCase, dense_task
 from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
-from tf_largeout.benchmarks.pytorch import step_process
+from tf_largeout.benchmarks.other_libraries import step_process
 
 SMALL = ["--base", "dim=16", "--base", "num_sampled=64", "--steps", "5"]
 
@@ -79,33 +79,39 @@ def test_a_case_that_cannot_be_measured_gives_a_row_with_the_reason(monkeypatch)
     assert rows[1]["ms"] > 0 and rows[1]["limit_ms"] is None
 
 
-@pytest.mark.parametrize("label", step.TORCH_VARIANTS)
-def test_without_torch_a_row_says_how_to_install_it(monkeypatch, label):
+@pytest.mark.parametrize("label", step.RIVAL_VARIANTS)
+def test_without_a_library_a_row_says_how_to_install_it(monkeypatch, label):
     monkeypatch.setattr(step.machine, "limits", lambda: {"gflops": 50.0, "gb_per_s": 10.0})
     monkeypatch.setattr(own_process, "call", lambda function: function())
     monkeypatch.setattr(step_process.importlib.util, "find_spec", lambda name: None)
     (row,) = step.main(["--sweep", "num_classes=500", *SMALL, "--variants", label])["rows"]
-    assert row["error"].startswith("ImportError: The package torch is not installed.")
+    assert re.match("ImportError: The package (torch|jax) is not installed.", row["error"])
     assert 'pip install "tf_largeout[rivals]"' in row["error"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("method", "optimizer"), step.TORCH_VARIANTS.values())
-def test_steps_of_pytorch_are_measured_in_turns(method, optimizer):
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("not installed: extra `rivals`")
+@pytest.mark.parametrize(("method", "optimizer"), step.RIVAL_VARIANTS.values())
+def test_steps_of_other_libraries_are_measured_in_turns(method, optimizer):
+    package = method.partition("_")[0]
+    _skip_without(package)
     case = StepCase(method, optimizer, 500, 16, 32, 64, max_steps=7, threads=1)
     turn = CountedTurn()
     figures = step_process.measure(case, dense_task(500, 16, 32), turn, 3)
     assert figures["steps"] == 7 and turn.passed == 2
     assert len(figures["turns_ms"]) == len(figures["turns_cpu_ms"]) == 3
-    assert figures["ms"] > 0 and figures["library"].startswith("torch ")
-    assert "cross_entropy" in figures["loss"]
+    assert figures["ms"] > 0 and figures["library"].startswith(f"{package} ")
+    assert re.search("cross_entropy|sampled softmax", figures["loss"])
+
+
+def _skip_without(package):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip("not installed: extra `rivals`")
 
 
 # Compares losses of PyTorch's models with numpy's. A negative that is the label has no effect.
-_COMPARE_LOSSES = """
+_TORCH_LOSSES = """
 import numpy as np, torch
+from tf_largeout.benchmarks.other_libraries import torch_steps as steps
 torch.manual_seed(0)
 x, labels = torch.randn(6, 4), torch.arange(6)
 def loss(logits):
@@ -130,13 +136,42 @@ for name, make in steps.MODELS.items():
     changed = np.flatnonzero((before != weight).any(1))
     assert set(changed) == set(drawn) | set(range(6)), name
 """
+# The same for JAX, with the update of Adam's first step: rate * g / (abs(g) + small).
+_JAX_LOSSES = """
+import jax, numpy as np
+from tf_largeout.benchmarks.other_libraries import jax_steps as steps
+x, labels = np.random.default_rng(0).normal(size=[6, 4]).astype("float32"), np.arange(6)
+state = steps.new_state(30, 4)
+drawn = np.asarray(jax.random.randint(jax.random.split(state["key"])[1], [20], 0, 30))
+before = jax.tree.map(np.array, state["weights"])
+def loss(kernel, embeddings):
+    o = x @ kernel @ embeddings.T
+    rows = [[o[i, i], *o[i, drawn[drawn != i]]] for i in range(6)]
+    return np.mean([np.log(np.exp(row).sum()) - row[0] for row in rows])
+kernel, embeddings = (before[p][n].astype(float) for p, n in
+    [("encoder", "kernel"), ("classes", "embeddings")])
+new, found = steps.train_step(state, x, labels, num_sampled=20)
+np.testing.assert_allclose(found, loss(kernel, embeddings), rtol=1e-5)
+changes = np.asarray(new["weights"]["classes"]["embeddings"]) - embeddings
+for c in range(30):
+    shifted = embeddings.copy()
+    shifted[c, 0] += 1e-5
+    slope = (loss(kernel, shifted) - loss(kernel, embeddings)) / 1e-5
+    expected = -1e-3 * np.sign(slope.round(7))
+    np.testing.assert_allclose(changes[c, 0], expected, rtol=0.01, atol=1e-7)
+assert set(np.flatnonzero(changes.any(1))) == set(drawn) | set(range(6))
+"""
 
 
 @pytest.mark.slow
-def test_losses_of_pytorch_equal_those_of_numpy_and_change_the_rows_they_used():
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("not installed: extra `rivals`")
-    program = step_process.IMPORT_STEPS + _COMPARE_LOSSES
+@pytest.mark.parametrize(
+    ("package", "losses"), [("torch", _TORCH_LOSSES), ("jax", _JAX_LOSSES)]
+)
+def test_losses_of_other_libraries_equal_those_of_numpy_and_change_the_rows_they_used(
+    package, losses
+):
+    _skip_without(package)
+    program = step_process.IMPORT_PACKAGE + losses
     run = subprocess.run(
         [sys.executable, "-c", program, str(step_process.ROOT)], capture_output=True, text=True
     )
@@ -145,8 +180,7 @@ def test_losses_of_pytorch_equal_those_of_numpy_and_change_the_rows_they_used():
 
 @pytest.mark.slow
 def test_a_failed_process_of_pytorch_is_an_error():
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("not installed: extra `rivals`")
+    _skip_without("torch")
     case = StepCase("torch_unknown", "none", 500, 16, 32, 64, max_steps=2)
     with pytest.raises(
         RuntimeError, match="process of PyTorch failed: KeyError: 'torch_unknown"

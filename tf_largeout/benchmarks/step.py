@@ -11,7 +11,7 @@ and the memory of its tensors is reported.
 On a busy machine, let the variants of a shape take turns (`--turns 10`: ten steps each). Then
 each line also shows its wall and CPU time, divided by those of the first variant.
 
-PyTorch's lines need the extra `rivals` (`pip install 'tf_largeout[rivals]'`). Their loop is
+PyTorch and JAX need the extra `rivals` (`pip install 'tf_largeout[rivals]'`). Their loop is
 written by hand, with batches in memory; ours is Keras's `fit`.
 """
 
@@ -53,13 +53,14 @@ OTHER_VARIANTS = {
     "own hard, inverted file": ("inverted_file", "lazy_adam"),
     "own hard, exact": ("top_k_head", "lazy_adam"),
 }
-# The same on request in PyTorch, by `pytorch/steps.py`.
-TORCH_VARIANTS = {
+# The same on request in other libraries, by the modules of `other_libraries`.
+RIVAL_VARIANTS = {
     "PyTorch, sampled softmax + SparseAdam": ("torch_sampled_softmax", "SparseAdam"),
     "PyTorch, exact softmax + fused Adam": ("torch_softmax", "fused Adam"),
     "PyTorch, exact in chunks + fused Adam": ("torch_softmax_in_chunks", "fused Adam"),
+    "JAX, sampled softmax + row-sparse Adam": ("jax_sampled_softmax", "row-sparse Adam"),
 }
-ALL_VARIANTS = {**VARIANTS, **OTHER_VARIANTS, **TORCH_VARIANTS}
+ALL_VARIANTS = {**VARIANTS, **OTHER_VARIANTS, **RIVAL_VARIANTS}
 BASE = {"num_classes": 1_000_000, "dim": 128, "batch_size": 256, "num_sampled": 1024}
 SWEEPS = {
     "num_classes": [10_000, 100_000, 1_000_000],

@@ -11,7 +11,7 @@ from tf_largeout.benchmarks.harness import machine, own_process, turns
 from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
 from tf_largeout.benchmarks.harness.tasks import from_arrays
 from tf_largeout.benchmarks.methods.method_table import METHODS
-from tf_largeout.benchmarks.pytorch import step_process
+from tf_largeout.benchmarks.other_libraries import step_process
 
 _BATCHES = 32  # distinct batches, so that a step reads rows that the previous step did not load
 _KILLED = {"error": "the process was killed, most likely for want of memory"}
@@ -21,12 +21,12 @@ _KILLED = {"error": "the process was killed, most likely for want of memory"}
 class StepCase:
     """A configuration: a method of `METHODS` with an optimizer of `OPTIMIZERS`.
 
-    The method can also be one of `pytorch/steps.py`, which has its own optimizer. Features come
+    The method can also be one of `other_libraries/`, which has its own optimizer. Features come
     from a dense layer of width `dim`, so that the step also computes the gradient of the
     features. Labels are uniform, so that a step uses as many distinct rows as possible.
     `device` is "cpu" or "gpu". The reported memory is that of the process, or of its tensors on
     the GPU. With `threads`, the libraries have that many threads, and the process as many
-    cores.
+    cores. `python` is the program that runs PyTorch and JAX, None for that of this process.
     """
 
     method: str
@@ -39,6 +39,7 @@ class StepCase:
     max_seconds: float = 15.0
     device: str = "cpu"
     threads: int | None = None
+    python: str | None = None
 
     def measure(self):
         """Measures in a new process and returns the figures as a dict."""
@@ -59,7 +60,7 @@ class StepCase:
     def figures(self, turn=None, steps_per_turn=0):
         """Measures percentiles of a step's wall and CPU time, and memory, in this process."""
         task = dense_task(self.num_classes, self.dim, self.batch_size)
-        if self.method.startswith("torch_"):
+        if self.method.partition("_")[0] in step_process.LIBRARIES:
             return step_process.measure(self, task, turn, steps_per_turn)
         clock = StepClock(self.max_steps, self.max_seconds, self.device, turn, steps_per_turn)
         return self._measure_fit(task, clock)
@@ -92,22 +93,24 @@ class StepCase:
 def measure_in_turns(cases, steps_per_turn, environments=None):
     """Returns the figures of each case, measured in turns of `steps_per_turn` steps.
 
-    Each case has its own process. All exist at the same time, and only one runs at a time. The
-    figures contain the wall and CPU time of each case, divided by that of the first case: the
-    median over the turns, with 10th and 90th percentile. For `environments`, see
-    `call_in_turns`.
+    `steps_per_turn` can be a list, with a number for each case. Each case has its own process.
+    All exist at the same time, and only one runs at a time. The figures contain the wall and
+    CPU time of each case, divided by that of the first case: the median over the turns, with
+    10th and 90th percentile. For `environments`, see `call_in_turns`.
     """
+    if isinstance(steps_per_turn, int):
+        steps_per_turn = [steps_per_turn] * len(cases)
     calls = [
-        functools.partial(case.figures_or_error, steps_per_turn=steps_per_turn)
-        for case in cases
+        functools.partial(case.figures_or_error, steps_per_turn=steps)
+        for case, steps in zip(cases, steps_per_turn, strict=True)
     ]
     found = [
         _KILLED if isinstance(figures, RuntimeError) else figures
         for figures in turns.call_in_turns(calls, environments)
     ]
     rows = [
-        {**dataclasses.asdict(case), "steps_per_turn": steps_per_turn, **figures}
-        for case, figures in zip(cases, found, strict=True)
+        {**dataclasses.asdict(case), "steps_per_turn": steps, **figures}
+        for case, steps, figures in zip(cases, steps_per_turn, found, strict=True)
     ]
     for row in rows[1:]:
         if "error" not in row and "error" not in rows[0]:

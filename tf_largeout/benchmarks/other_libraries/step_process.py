@@ -14,49 +14,56 @@ from tf_largeout.benchmarks.rivals.rival_model import not_installed
 
 # TensorFlow and PyTorch crash in one process. So programs import modules of the package
 # without its `__init__`, which imports TensorFlow.
-IMPORT_STEPS = """
+IMPORT_PACKAGE = """
 import json, sys, types
 package = types.ModuleType("tf_largeout")
 package.__path__ = [sys.argv[1]]
 sys.modules["tf_largeout"] = package
-from tf_largeout.benchmarks.pytorch import steps
 """
-_PROGRAM = IMPORT_STEPS + "steps.main(json.loads(sys.argv[2]))"
+_PROGRAM = IMPORT_PACKAGE + (
+    "from tf_largeout.benchmarks.other_libraries import step_loop\n"
+    "step_loop.main(json.loads(sys.argv[2]))"
+)
+LIBRARIES = {"torch": "PyTorch", "jax": "JAX"}
 ROOT = pathlib.Path(__file__).parents[2]
 
 
 def measure(case, task, turn=None, steps_per_turn=0):
-    """Measures the steps of PyTorch in a separate process.
+    """Measures the steps of another library in a separate process.
 
     Args:
-        case: A `StepCase`.
+        case: A `StepCase`. Its method begins with a key of `LIBRARIES`, its package.
         task: The `Task` with the batches.
         turn: As for a `StepClock`.
         steps_per_turn: As for a `StepClock`.
 
     Returns:
-        The figures of a `StepClock`; `library`, the version of torch; and `loss`, the name of
-        its loss function.
+        The figures of a `StepClock`; `library`, its version; and `loss`, the name of its loss
+        function.
 
     Raises:
-        ImportError: If torch is not installed.
+        ImportError: If the library is not installed.
         ValueError: If the device is not a CPU.
         RuntimeError: If the process failed. The message contains the last line of its output.
     """
-    if importlib.util.find_spec("torch") is None:
-        raise not_installed("torch")
+    package = case.method.partition("_")[0]
+    if case.python is None and importlib.util.find_spec(package) is None:
+        raise not_installed(package)
     if case.device != "cpu":
-        raise ValueError("The steps of PyTorch are measured on a CPU only: use --device cpu.")
+        raise ValueError(
+            f"The steps of {LIBRARIES[package]} are measured on a CPU only: use --device cpu."
+        )
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "arrays.npz"
         features, labels = map(np.stack, zip(*task.one_epoch(), strict=True))
         np.savez(path, features=features, labels=labels)
         turns = {"arrays": str(path), "steps_per_turn": steps_per_turn if turn else 0}
-        return _run({**dataclasses.asdict(case), **turns}, turn)
+        return _run({**dataclasses.asdict(case), **turns, "package": package}, turn)
 
 
 def _run(case, turn):
-    command = [sys.executable, "-c", _PROGRAM, str(ROOT), json.dumps(case)]
+    python = case["python"] or sys.executable
+    command = [python, "-c", _PROGRAM, str(ROOT), json.dumps(case)]
     with tempfile.TemporaryFile("w+") as messages:
         process = subprocess.Popen(
             command,
@@ -74,4 +81,4 @@ def _run(case, turn):
                 print(file=process.stdin, flush=True)
         messages.seek(0)
         last = (messages.read().splitlines() or [f"exit code {process.returncode}"])[-1]
-    raise RuntimeError(f"The process of PyTorch failed: {last}")
+    raise RuntimeError(f"The process of {LIBRARIES[case['package']]} failed: {last}")

@@ -1,18 +1,9 @@
-"""Training steps of PyTorch on the shapes of a `StepCase`; the program of `step_process`.
-
-The loop is written by hand. Batches are tensors in memory, without a data loader.
-"""
+"""Training steps of PyTorch on the shapes of a `StepCase`."""
 
 import functools
-import json
-import sys
 
-import numpy as np
 import torch
 from torch.nn import functional
-
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.step_clock import StepClock
 
 _STDDEV = 0.05  # of the class embeddings at the start
 
@@ -98,53 +89,26 @@ MODELS = {
 }
 
 
-def main(case):
-    """Measures and writes the figures to the standard output as a line of JSON.
+def prepare(threads):
+    """Sets the number of threads, or None for all; returns the version of the library."""
+    if threads:
+        torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    return f"torch {torch.__version__}"
+
+
+def new_step(case, features, labels):
+    """Returns a function that trains on batch `i`, and the name of its loss.
 
     Args:
-        case: The attributes of a `StepCase`, and two more. `arrays` is the path of features
-            `[n, batch_size, dim]` and labels `[n, batch_size]`. `steps_per_turn` is 0 for no
-            turns. At the end of a turn, the process writes a line with null, and waits for a
-            line of its standard input.
+        case: The attributes of a `StepCase`.
+        features: `[num_batches, batch_size, dim]`.
+        labels: `[num_batches, batch_size]`.
     """
-    if case["threads"]:
-        torch.set_num_threads(case["threads"])
-    torch.manual_seed(0)
-    turn = _Turn() if case["steps_per_turn"] else None
-    clock = StepClock(
-        case["max_steps"],
-        case["max_seconds"],
-        turn=turn,
-        steps_per_turn=case["steps_per_turn"],
-        finish=lambda: None,
-    )
     model = MODELS[case["method"]](case["num_classes"], case["dim"], case["num_sampled"])
-    figures = measure(model, np.load(case["arrays"]), clock)
-    print(json.dumps({**figures, "library": f"torch {torch.__version__}", "loss": model.loss}))
-
-
-def measure(model, arrays, clock):
-    """Runs the steps; returns the figures of the `StepClock`.
-
-    The slots of the optimizers exist before memory is measured.
-    """
-    features, labels = torch.tensor(arrays["features"]), torch.tensor(arrays["labels"])
-    batches = list(zip(features, labels, strict=True))
+    batches = list(zip(torch.tensor(features), torch.tensor(labels), strict=True))
     optimizers = model.optimizers()
-    _train_step(model, optimizers, *batches[0])
-    standing = machine.resident_mb()
-    enough, step = False, 0
-    while not enough:
-        clock.begin()
-        _train_step(model, optimizers, *batches[step % len(batches)])
-        enough, step = clock.end(), step + 1
-    return clock.figures(standing)
-
-
-class _Turn:
-    def pass_on(self):
-        print("null", flush=True)
-        sys.stdin.readline()
+    return lambda i: _train_step(model, optimizers, *batches[i]), model.loss
 
 
 def _train_step(model, optimizers, features, labels):

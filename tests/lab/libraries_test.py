@@ -1,0 +1,53 @@
+import json
+
+import pytest
+
+from lab.speed import libraries, threads
+from tf_largeout.benchmarks.harness import step_case
+
+_SHAPE = ["--num-classes", "500", "--steps", "4"]
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Measures cases one after the other, without turns; returns the environments."""
+    seen = []
+
+    def call(functions, environments=None):
+        seen.extend(environments or [])
+        return [function(None) for function in functions]
+
+    monkeypatch.setattr(step_case.turns, "call_in_turns", call)
+    monkeypatch.setattr(step_case.machine, "use", lambda *_: None)
+    return seen
+
+
+def _measured(case, turn=None, steps_per_turn=0):
+    """Returns figures without a measurement; `torch` is not installed."""
+    if case.method == "torch_sampled_softmax":
+        return {"error": "ImportError: no torch"}
+    times = {name: 1.25 for name in libraries._FIGURES if "ratio" not in name}
+    turns_ms = {"turns_ms": [2.0, 3.0], "turns_cpu_ms": [1.0, 1.0]}
+    return {**times, **turns_ms, "step_mb": 1.0, "steps": case.max_steps}
+
+
+def test_each_library_has_a_line_in_each_block(in_this_process, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(step_case.StepCase, "figures_or_error", _measured)
+    path = tmp_path / "libraries.json"
+    libraries.main([*_SHAPE, "--turns", "2", "--json", str(path)])
+    rows = json.loads(path.read_text())["rows"]
+    assert len(rows) == 2 * 2 * len(libraries.CASES)
+    assert sum("error" in row for row in rows) == 4
+    assert {row["steps"] for row in rows if "steps" in row} == {4, 2}  # few of Keras's Adam
+    assert in_this_process.count(libraries.INSTRUCTIONS["AVX2"]) == 2 * len(libraries.CASES)
+    said = capsys.readouterr().out
+    assert "| AVX2, 1 thread | all, 1 thread | AVX2, 2 threads | all, 2 threads |" in said
+    assert "| PyTorch, `SparseAdam` | - | - | - | - |" in said
+    assert "| tf_largeout, `LazyAdam` | 1.2, 1.2 |" in said
+
+
+@pytest.mark.slow
+def test_each_setting_of_the_threads_is_measured():
+    report = threads.main([*_SHAPE, "--steps-per-turn", "2"])
+    assert [row["setting"] for row in report["rows"]] == list(threads.SETTINGS)
+    assert all(row["cpu_ms"] > 0 for row in report["rows"])

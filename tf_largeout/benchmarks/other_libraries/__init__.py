@@ -1,0 +1,1 @@
+"""Training steps of PyTorch and JAX, in processes without TensorFlow."""

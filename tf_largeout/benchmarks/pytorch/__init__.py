@@ -1,1 +1,0 @@
-"""Training steps of PyTorch, in processes without TensorFlow."""
