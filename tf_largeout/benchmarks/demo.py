@@ -1,25 +1,22 @@
 """`python -m tf_largeout.benchmarks demo`: trains four models on 202,458 classes.
 
-The classes are places, and the inputs are their names in any script. `tf_largeout`, used as in
-`examples/place_names.py`, trains on a fixed number of examples, so that its result is nearly
-the same on every machine. Each other method then trains the same encoder for the same time,
-with the same batch size, learning rate and number of negatives: `tf.nn.sampled_softmax_loss`
-and `tf.nn.nce_loss` with Keras's Adam, and stock TensorFlow operations with a row-sparse Adam
-written by hand.
+The classes are places, and the inputs are their names in any script. Four methods train the
+same encoder, one after the other, for the same time, with the same batch size, learning rate
+and number of negatives: `tf_largeout`, used as in `examples/place_names.py`,
+`tf.nn.sampled_softmax_loss` and `tf.nn.nce_loss` with Keras's Adam, and stock TensorFlow
+operations with a row-sparse Adam written by hand. So all figures depend on the machine.
 
-The demo first prints what it will do and how long this takes on this machine. Then it prints a
-table, draws P@1 against seconds (curves.png), saves the model of `tf_largeout` (model.keras),
-loads it again, and predicts the places of some names.
+The demo prints a table, draws P@1 against seconds (curves.png), saves the model of
+`tf_largeout` (model.keras), loads it again, and predicts the places of some names.
 """
 
-import math
 import pathlib
 
 import keras
 import numpy as np
 
 import tf_largeout as tflo
-from tf_largeout.benchmarks.harness import demo_estimate, machine, tasks
+from tf_largeout.benchmarks.harness import machine, tasks
 from tf_largeout.benchmarks.harness.command_line import new_parser
 from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.benchmarks.harness.plots import draw_race
@@ -37,103 +34,78 @@ OURS = "recommended"
 # is measured on all names.
 NAMES = ("Berliin", "Kuala-Lumpuro", "Буенос Айрес", "تاینان", "וולונגונג", "石河子")
 _SHARED = ("batch_size", "num_sampled", "learning_rate", "anneal", "dim")
-_POINTS, _SAMPLE, _FINAL_SAMPLE = 6, 1000, 5000
+# `make demo` then takes less than 10 minutes on two cores of 2.5 GHz, with the build.
+_SECONDS = 40.0
+_OVERHEAD = 30.0  # of a method, besides its training, on such a machine
+_POINTS, _SAMPLE, _FINAL_SAMPLE = 6, 500, 3000
 
 
 def main(arguments=None):
     """Runs the demo of the command line and returns its report."""
     options = _parser().parse_args(arguments)
     out = pathlib.Path(options.out)
-    settings = METHODS[OURS].settings_for(TASK)
     print(f"Loading {TASK}; the first time, its source (35 MB) is fetched.", flush=True)
-    data = tflo.datasets.load(TASK, batch_size=settings.batch_size)
-    steps = whole_executions(options.epochs * data.num_train, settings)
-    logs = _train_all(out, steps, settings, _print_plan(data, steps, settings))
+    data = tflo.datasets.load(TASK, batch_size=METHODS[OURS].settings_for(TASK).batch_size)
+    _print_plan(data, options.seconds)
+    logs = _train_all(out, options.seconds)
     report = {"machine": machine.describe(), "task": TASK, "methods": logs}
     write_json(options.json or out / "figures.json", report)
     title = f"{TASK}: {data.num_classes:,} classes, {report['machine']['cores']} cores"
     draw_race(logs, out / "curves.png", title)
-    seconds = logs[OURS]["points"][-1]["seconds"]
-    print(f"\nAfter {seconds:.0f} s of training each:", table(logs), sep="\n")
+    print(f"\n{_heading(options.seconds, report['machine'])}", table(logs), sep="\n")
     print("", *at_equal_examples(logs), f"\n{out}/curves.png  {out}/model.keras\n", sep="\n")
     answer(keras.saving.load_model(out / "model.keras"), data, options.names or NAMES)
     return report
 
 
-def whole_executions(examples, settings):
-    """Returns the steps for at least `examples` examples, in two or more executions.
-
-    The first execution traces the graph and is not timed.
-    """
-    per_execution = settings.batch_size * settings.steps_per_execution
-    return max(2, math.ceil(examples / per_execution)) * settings.steps_per_execution
-
-
-def _print_plan(data, steps, settings):
-    """Prints what will be done and how long it takes; returns the `demo_estimate.Speed`."""
-    first, *others = (METHODS[method].title for method in (OURS, *STOCK))
+def _print_plan(data, seconds):
+    """Prints what will be done and about how long it takes."""
+    titles = [METHODS[method].title for method in (*STOCK, OURS)]
+    minutes = len(titles) * (seconds + _OVERHEAD) / 60
     print(
         f"{data.num_train:,} names of {data.num_classes:,} places to train on. Four methods "
-        "train the same encoder, one after the other:",
-        f"  1. {first}: {steps * settings.batch_size:,} examples",
-        *(f"  {k}. {title}: the same number of seconds" for k, title in enumerate(others, 2)),
-        "Measuring this machine for some seconds ...",
+        f"train the same encoder for {seconds:.0f} s each, one after the other:",
+        *(f"  {number}. {title}" for number, title in enumerate(titles, 1)),
+        f"With loading and tests, this takes up to {minutes:.0f} minutes.",
         sep="\n",
         flush=True,
     )
-    speed = demo_estimate.measure(TASK, OURS, tested=(_POINTS - 1) * _SAMPLE + _FINAL_SAMPLE)
-    seconds = speed.training(steps)
-    each, total = map(demo_estimate.duration, (seconds, 4 * speed.total(seconds)))
-    print(
-        f"Each method will train for about {each}. All four, with loading and tests, will take "
-        f"about {total}.",
-        flush=True,
+
+
+def _heading(seconds, machine):
+    """Returns the lines above the table."""
+    return (
+        f"After {seconds:.0f} s of training each, on {machine['cores']} cores of "
+        f"{machine['processor']}. A faster machine makes more steps in this time, so all "
+        "figures depend on the machine:"
     )
-    return speed
 
 
-def _train_all(out, steps, settings, speed):
-    """Trains our method, then the others for the same time; returns the logs, ours last."""
-    ours = _train(1, _ours(out, steps))
-    seconds = ours["points"][-1]["seconds"]
-    left = demo_estimate.duration(len(STOCK) * speed.total(seconds))
-    print(
-        f"It trained for {seconds:.1f} s. Each other method now gets the same time. All three, "
-        f"with loading and tests, will take about {left}.",
-        flush=True,
-    )
-    stock = _stock(out, seconds, settings)
-    logs = {run.method: _train(number, run) for number, run in enumerate(stock, 2)}
-    return {**logs, OURS: ours}
+def _train_all(out, seconds):
+    """Trains each method for the same time; returns the logs, ours last."""
+    logs = {}
+    for number, run in enumerate(_runs(out, seconds), 1):
+        print(f"\nMethod {number} of {1 + len(STOCK)}", flush=True)
+        run.log_path.unlink(missing_ok=True)  # of an earlier demo
+        logs[run.method] = run.in_own_process()
+    return logs
 
 
-def _train(number, run):
-    """Trains a run from the start and returns its log."""
-    print(f"\nMethod {number} of {1 + len(STOCK)}", flush=True)
-    run.log_path.unlink(missing_ok=True)
-    return run.in_own_process()
-
-
-def _ours(out, steps):
-    """Returns a `TrainingRun` of our method with the given number of steps."""
-    model = str(out / "model.keras")
-    return _run(out, OURS, None, steps / _POINTS, steps=steps, save=model)
-
-
-def _stock(out, seconds, settings):
-    """Returns a `TrainingRun` per stock method, with our method's settings where possible."""
+def _runs(out, seconds):
+    """Returns a `TrainingRun` per method. Stock ones have our settings where possible."""
+    settings = METHODS[OURS].settings_for(TASK)
     shared = {name: getattr(settings, name) for name in _SHARED}
-    every = seconds / _POINTS
-    return [_run(out, method, seconds, every, overrides=shared) for method in STOCK]
+    stock = [_run(out, method, seconds, overrides=shared) for method in STOCK]
+    return [*stock, _run(out, OURS, seconds, save=str(out / "model.keras"))]
 
 
-def _run(out, method, seconds, every, **options):
+def _run(out, method, seconds, **options):
     return TrainingRun(
         task=TASK,
         method=method,
         directory=str(out),
         seconds=seconds,
-        every=every,
+        every=seconds / _POINTS,
         sample=_SAMPLE,
         final_sample=_FINAL_SAMPLE,
         resumable=False,
@@ -181,11 +153,6 @@ def _parser():
     parser = new_parser("demo", __doc__, has_picture=False)
     add = parser.add_argument
     add("names", nargs="*", help="names to predict the places of, in any script")
-    add(
-        "--epochs",
-        type=positive,
-        default=3.0,
-        help="of our method; 2, or .1 for a tenth of one",
-    )
+    add("--seconds", type=positive, default=_SECONDS, help="training time of each method")
     add("--out", default="demo", help="directory of the model, the picture and the figures")
     return parser

@@ -8,13 +8,13 @@ from tf_largeout.benchmarks.methods.method_table import METHODS
 
 @dataclasses.dataclass(frozen=True)
 class TrainingRun(ProcessRun):
-    """A model trained on a task for a given time, or number of steps.
+    """A model trained on a task for a given time.
 
     Attributes:
         method: key of `methods`.
         directory: the folder of the log and the checkpoints.
-        seconds: training time without evaluations; None if there are `steps`.
-        every: seconds of training, or steps, from one evaluation to the next.
+        seconds: training time without evaluations.
+        every: seconds of training from one evaluation to the next.
         sample: test examples of an evaluation during training; the last evaluation uses
             `final_sample`.
         overrides: settings that replace those of the table.
@@ -23,11 +23,10 @@ class TrainingRun(ProcessRun):
             run starts from the beginning.
         save: path to save the trained model to, or None.
         by_cpu: whether seconds are CPU seconds of all cores, instead of wall time.
-        steps: training steps, whatever time they take; None to train for `seconds`.
         methods: dict of `Method`s.
     """
 
-    seconds: float | None
+    seconds: float
     every: float
     sample: int = 2000
     final_sample: int | None = 5000
@@ -36,7 +35,6 @@ class TrainingRun(ProcessRun):
     resumable: bool = True
     save: str | None = None
     by_cpu: bool = False
-    steps: int | None = None
     methods: dict = dataclasses.field(default_factory=lambda: METHODS, repr=False)
 
     @property
@@ -54,16 +52,11 @@ class TrainingRun(ProcessRun):
             "on_validation": self.on_validation,
             "annealed_seconds": self.seconds if self.settings.anneal else None,
             "by_cpu": self.by_cpu or None,
-            "annealed_steps": self.steps if self.settings.anneal else None,
         }
 
     def is_finished(self, log):
         points = log["points"]
-        return bool(points) and self.is_over(points[-1]["seconds"], points[-1]["steps"])
-
-    def is_over(self, seconds, steps):
-        """Returns whether the training is complete after this many seconds and steps."""
-        return steps >= self.steps if self.steps else seconds >= self.seconds
+        return bool(points) and points[-1]["seconds"] >= self.seconds
 
     def train(self):
         """Trains in this process, from the last checkpoint if there is one."""

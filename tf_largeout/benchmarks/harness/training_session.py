@@ -43,7 +43,6 @@ class TrainingSession:
             by_cpu=self.run.by_cpu,
             anneal=self.settings.anneal,
             title=self.log["title"],
-            steps=self.run.steps,
         )
         machine.reset_peak()
         model = self.method.model(self.task, self.settings)
@@ -81,7 +80,7 @@ class TrainingSession:
     def _on_point(self, model, seconds, steps):
         peak_mb = max(self.log["peak_mb"], machine.peak_mb())
         grown_mb = max(self.log.get("grown_mb", 0.0), machine.peak_mb() - self.resident_mb)
-        is_last = self.run.is_over(seconds, steps)
+        is_last = seconds >= self.run.seconds
         size = self.run.final_sample if is_last else self.run.sample
         sample = self.task.test_sample(size)
         figures = evaluate(
