@@ -14,13 +14,13 @@ from tests.examples.tiny_dataset import TinyDataset, encode
 from tf_largeout import datasets
 from tf_largeout.benchmarks import profile, retrieval
 from tf_largeout.benchmarks.__main__ import BENCHMARKS
-from tf_largeout.benchmarks.harness import demo_estimate, machine, own_process
+from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.benchmarks.harness.training_run import TrainingRun
 from tf_largeout.datasets import place_names
 
 _SETTINGS = "--set batch_size=8 --set num_sampled=64 --set dim=4 --set steps_per_execution=2"
 COMMANDS = {
-    "demo": "--epochs 0.1 --out {out}/demo",
+    "demo": "--seconds 0.05 --out {out}/demo",
     "step": "--sweep num_classes=500 --base dim=8 --base num_sampled=64 --steps 1",
     "profile": _SETTINGS,
     "race": f"--seconds 0.05 --sample 8 --out {{out}}/race {_SETTINGS}",
@@ -45,8 +45,6 @@ def tiny(monkeypatch, tmp_path):
     monkeypatch.setattr(datasets, "load", lambda *_, **__: data)
     monkeypatch.setattr(place_names, "encode", encode)
     monkeypatch.setattr(TrainingRun, "in_own_process", _in_this_process)
-    speed = demo_estimate.Speed(overhead=1.0, step=0.1)
-    monkeypatch.setattr(demo_estimate, "measure", lambda *_, tested: speed)
     monkeypatch.setattr(own_process, "call", lambda function, *arguments: function(*arguments))
     monkeypatch.setattr(machine, "limits", lambda: {"gflops": 50.0, "gb_per_s": 10.0})
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", lambda _: None)
