@@ -49,6 +49,10 @@ def fit(model, x, y, **kwargs):
 def sampled_model(optimizer=None, sampler=None, **kwargs):
     sampler = sampler or FollowedSampler(12, seed=1)
     head = tflo.layers.LargeOutput(N, sampler, name="head", **kwargs)
+    return compiled_model(head, optimizer)
+
+
+def compiled_model(head, optimizer=None):
     trunk = keras.layers.Dense(DIM, "tanh", name="trunk")
     model = keras.Sequential([keras.Input([DIM]), trunk, head], name="model")
     # Few steps: these are done before a graph of them would be traced.

@@ -6,7 +6,17 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tests.resize_problem import DIM, GROWN, KEPT, N, assert_moved, examples, fit, state
+from tests.resize_problem import (
+    DIM,
+    GROWN,
+    KEPT,
+    N,
+    assert_moved,
+    compiled_model,
+    examples,
+    fit,
+    state,
+)
 from tf_largeout.classes.class_changes import ClassChange
 
 RANDOM = np.random.default_rng(0)
@@ -22,13 +32,7 @@ def _model(features=NUMBERS, encoder=None, sampler=None, optimizer=None):
     tower = tflo.layers.ItemTower(features, encoder, free_rows=True)
     sampler = sampler or tflo.samplers.UniformSampler(8, seed=1)
     head = tflo.layers.LargeOutput(N, sampler, embeddings=tower, name="head")
-    trunk = keras.layers.Dense(DIM, "tanh", name="trunk")
-    model = keras.Sequential([keras.Input([DIM]), trunk, head], name="model")
-    model.compile(
-        optimizer or tflo.optimizers.LazyAdam(0.01),
-        tflo.losses.SampledSoftmaxLoss(),
-        run_eagerly=True,
-    )
+    model = compiled_model(head, optimizer)
     fit(model, *examples())
     head.bias.assign(np.linspace(-1, 1, N))
     return model

@@ -18,6 +18,17 @@ def _head(sampler):
     return harness.built_head(rows, rng.normal(size=NUM_CLASSES).astype("float32"), sampler)
 
 
+def _sizes_of_calls(monkeypatch, matrix, name):
+    """Returns a list to which each call of a method adds its number of examples."""
+    sizes, method = [], getattr(matrix, name)
+    monkeypatch.setattr(
+        matrix,
+        name,
+        lambda features, *args: sizes.append(len(features)) or method(features, *args),
+    )
+    return sizes
+
+
 def _features():
     return np.random.default_rng(1).normal(size=(3, 3, DIM)).astype("float32")
 
@@ -45,13 +56,8 @@ def test_rows_are_put_back_where_they_were_taken():
     "sampler", [tflo.samplers.UniformSampler(5), tflo.samplers.TopKSampler(5)]
 )
 def test_only_positions_with_labels_are_scored(sampler, monkeypatch):
-    head, sizes = _head(sampler), []
-    score = head.class_matrix.dots_and_rows
-    monkeypatch.setattr(
-        head.class_matrix,
-        "dots_and_rows",
-        lambda features, *args: sizes.append(len(features)) or score(features, *args),
-    )
+    head = _head(sampler)
+    sizes = _sizes_of_calls(monkeypatch, head.class_matrix, "dots_and_rows")
     losses = tflo.losses.SampledSoftmaxLoss(reduction=None)(
         LABELS, head(_features(), training=True)
     )
@@ -60,13 +66,8 @@ def test_only_positions_with_labels_are_scored(sampler, monkeypatch):
 
 
 def test_evaluate_scores_only_positions_with_labels(monkeypatch):
-    head, sizes = _head(None), []
-    statistics = head.class_matrix.statistics
-    monkeypatch.setattr(
-        head.class_matrix,
-        "statistics",
-        lambda features, *args: sizes.append(len(features)) or statistics(features, *args),
-    )
+    head = _head(None)
+    sizes = _sizes_of_calls(monkeypatch, head.class_matrix, "statistics")
     logits = head(_features(), training=False)
     losses = tflo.losses.SoftmaxLoss(reduction=None)(LABELS, logits)
     metric = tflo.metrics.PrecisionAtK(1)
