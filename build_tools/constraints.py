@@ -1,7 +1,7 @@
 """Pins the packages of `requirements.IN_VENV` in constraints.txt; `make constraints` runs it.
 
 Run with the path of uv, which finds versions for all supported Pythons at once:
-`python -m build_tools.constraints UV`. The comment at the top of the file is kept.
+`python -m build_tools.constraints UV`. It keeps the comment at the top of the file.
 """
 
 import pathlib

@@ -104,7 +104,7 @@ def train(model, split, loss, learning_rate, epochs, batch_size):
     batches = split.batches(batch_size)  # Of inputs of similar length, already shuffled.
     steps = epochs * len(batches)
     rate = keras.optimizers.schedules.PolynomialDecay(learning_rate, steps, 0.0)
-    # A step takes a few milliseconds, of which Keras would need one.
+    # A step takes a few milliseconds, and Keras's loop about one of them.
     model.compile(tflo.optimizers.LazyAdam(rate), loss, steps_per_execution=16)
     model.fit(batches, epochs=epochs, shuffle=False)
 

@@ -1,9 +1,9 @@
-"""Checks of tensors. What reads a checked tensor runs only if the check passes.
+"""Checks of tensors. An operation that reads a checked tensor runs only if the check passes.
 
-A step must read the tensors that these functions return. To create operations in
-`tf.control_dependencies` is not enough. TensorFlow's graph optimizer replaces some operations
-by their input, such as a `tf.reshape` to the same shape, and drops what they wait for. It keeps
-what a `tf.identity` or an assignment waits for.
+A step must read the tensors that these functions return. It is not enough to create operations
+under `tf.control_dependencies`. TensorFlow's graph optimizer replaces some operations by their
+input, for example a `tf.reshape` to the same shape, and drops their control dependencies. It
+keeps those of a `tf.identity` and of an assignment.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,11 +28,13 @@ def require(condition: tf.Tensor, message: Sequence[Any]) -> Any:
 
 
 def passed(checks: Iterable[Any], tensor: tf.Tensor) -> tf.Tensor:
-    """Returns `tensor`, which can be read only after all `checks`; its gradient passes through.
+    """Returns `tensor`. Operations can read it only after all `checks` have passed.
+
+    The gradient passes through.
 
     Args:
-        checks: Assertions, or tensors that must be computed first. Those that are None, as
-            assertions are in eager mode, are left out.
+        checks: Assertions, or tensors that must be computed first. None is ignored: in eager
+            mode, an assertion is None.
         tensor: Any tensor.
     """
     with tf.control_dependencies([check for check in checks if check is not None]):

@@ -28,12 +28,12 @@ _VARIABLE_LISTS = ("_variables", "_trainable_variables")
 _COLUMN_SLOTS = "_c"  # of Adafactor: one value per column of a matrix
 _AVERAGES = "_model_variables_moving_average"
 
-# The last part of the message of a check in a graph. With it, TensorFlow does not print, before
-# the message, the 40 lines of the call stack that created the check.
+# The end of the message of a check in a graph. Without it, TensorFlow prints about 40 lines
+# before the message: the call stack that created the check.
 #
-# Relies on: the runtime naming the node of an error, by "{{node NAME}}", only if the message
-# has no "{{node " yet; and TensorFlow printing the stacks of the nodes whose names, without
-# spaces, it finds in the message.
+# Relies on two facts. The runtime adds "{{node NAME}}" to a message only if the message does
+# not contain "{{node " yet. TensorFlow prints the stacks of the nodes that the message names,
+# and does not recognise names that contain spaces.
 NO_TRACE = "{{node of tf_largeout}}"
 
 

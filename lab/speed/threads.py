@@ -3,9 +3,9 @@
 Measures wall and CPU milliseconds of a sampled step in `fit` with different threads of
 TensorFlow, in turns: the intra-op threads, which share the loops of an op, and the inter-op
 threads, which run several ops at once. Idle threads of both pools spin for some time before
-they sleep; one setting switches this off, which TensorFlow's public interface cannot. In
-another setting, an unrelated loop uses the second core: if it increases the CPU time of one
-thread, the cores share parts of the processor.
+they sleep. One setting switches this off, by a private interface of TensorFlow, because no
+public one exists. In another setting, an unrelated loop uses the second core. If it increases
+the CPU time of the step on the first core, the cores share parts of the processor.
 """
 
 import dataclasses

@@ -36,7 +36,7 @@ NAMES = ("Berliin", "Kuala-Lumpuro", "Буенос Айрес", "تاینان", 
 _SHARED = ("batch_size", "num_sampled", "learning_rate", "anneal", "dim")
 # `make demo` then takes less than 10 minutes on two cores of 2.5 GHz, with the build.
 _SECONDS = 40.0
-_OVERHEAD = 30.0  # of a method, besides its training, on such a machine
+_OVERHEAD = 30.0  # seconds per method without its training, on such a machine
 _POINTS, _SAMPLE, _FINAL_SAMPLE = 6, 500, 3000
 
 

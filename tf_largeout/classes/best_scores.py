@@ -5,7 +5,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 NOTHING = -float("inf")  # the score where there is no class
-# Sums of magnitudes above it make queries large: scores of usual rows may exceed float32.
+# If the magnitudes of a query have a larger sum, its scores may exceed float32.
 _LARGE = 2.0**64
 
 Best = tuple[tf.Tensor, tf.Tensor]
@@ -40,15 +40,15 @@ def are_large(queries: tf.Tensor) -> tf.Tensor:
 
 
 def without_overflow(queries: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
-    """Returns the scores of the best classes; an error if finite queries made one overflow.
+    """Returns `scores`, or raises an error if one of them has overflowed.
 
     Args:
         queries: float32 `[B, dim]`, finite.
         scores: float32 `[B, k]`, scores of classes.
 
     Raises:
-        tf.errors.InvalidArgumentError: If a score is infinite, or -infinite for a large query.
-            For other queries, -infinity may be the bias of a class.
+        tf.errors.InvalidArgumentError: If a score is infinite, or -infinite for a large query
+            (see `are_large`). For other queries, -infinity may be the bias of a class.
     """
     is_low = are_large(queries)[:, tf.newaxis] & (scores == NOTHING)
     lost = tf.where((scores == -NOTHING) | is_low, scores, 0.0)

@@ -90,11 +90,11 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
     fits = tf.reduce_all(shape[:-1] == tf.shape(queries)[:-1])
     received = [expected, "Received shape", shape, "for queries", tf.shape(queries)]
     in_range = tf.reduce_all(ids < num_classes)
-    of_ids = [
+    id_checks = [
         checks.require(fits, received),
         checks.require(in_range, _out_of_range("exclude", ids, num_classes)),
     ]
-    return tf.reshape(checks.passed(of_ids, ids), [tf.reduce_prod(shape[:-1]), shape[-1]])
+    return tf.reshape(checks.passed(id_checks, ids), [tf.reduce_prod(shape[:-1]), shape[-1]])
 
 
 def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:

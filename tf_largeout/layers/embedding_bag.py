@@ -138,9 +138,9 @@ class EmbeddingBag(IdLayer):
         self, ids: _Ids, weights: _Rows | None = None, training: bool | None = None
     ) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
-        of_ids = [] if _is_ragged(ids) else self._check_not_values(ids)
-        of_ids += [] if weights is None else [self._same_shape(ids, weights)]
-        ids = tf.ragged.map_flat_values(functools.partial(checks.passed, of_ids), ids)
+        id_checks = [] if _is_ragged(ids) else self._check_not_values(ids)
+        id_checks += [] if weights is None else [self._same_shape(ids, weights)]
+        ids = tf.ragged.map_flat_values(functools.partial(checks.passed, id_checks), ids)
         table = local_variable(self.embeddings)
         has_op = table.dtype == tf.float32 and devices.has_kernels_for(table)
         if training and has_op and not _is_ragged(ids):

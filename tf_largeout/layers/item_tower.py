@@ -82,7 +82,7 @@ class ItemTower(keras.layers.Layer):
         num_classes: Number of classes.
         free_rows: Keras variable `[num_classes, dim]`, or None.
         shares_encoder: Whether the encoder is also a layer of the model that encodes the
-            inputs. Known after a functional or sequential model has called the output layer.
+            inputs. Known once a functional or sequential model has called the output layer.
     """
 
     def __init__(
@@ -180,9 +180,9 @@ class ItemTower(keras.layers.Layer):
     def find_encoder(self, features: TensorLike) -> None:
         """Finds the encoder among the layers that encode the inputs of the model.
 
-        The config of the output layer contains a copy of the encoder. So if
-        `keras.models.clone_model` makes a model whose inputs the encoder also encodes, the copy
-        is replaced by the layer of that name.
+        The config of the output layer contains a copy of the encoder. If the encoder also
+        encodes the inputs, `keras.models.clone_model` creates it twice. Then the layer of the
+        model with its name replaces the copy.
 
         Args:
             features: The input of the output layer, which is not built yet. If it is not
@@ -239,8 +239,8 @@ class ItemTower(keras.layers.Layer):
         received = [f"{dtype} {list(shape)}" for dtype, shape in found]
         raise ValueError(
             f"Cannot resize ItemTower '{self.name}' without `features` of the {count} new "
-            f"classes: finite numbers, {needed}, as the features of the other classes. "
-            f"Received: {received or type(change.features).__name__}. Pass `features=` to "
+            f"classes: finite numbers of these dtypes and shapes: {needed}. Received: "
+            f"{received or type(change.features).__name__}. Pass `features=` to "
             "`tf_largeout.resize_classes`."
         )
 
@@ -252,10 +252,10 @@ class ItemTower(keras.layers.Layer):
                 is_trained = other.free_rows is not None and np.any(other.free_rows)
             if is_trained:
                 logging.getLogger("tf_largeout").warning(
-                    "ItemTower '%s' has the encoder, but starts without the trained free rows "
-                    "of ItemTower '%s'. So it computes other class rows. To add classes to a "
-                    "model, use tf_largeout.resize_classes(model, num_classes, features=...), "
-                    "which keeps them.",
+                    "ItemTower '%s' starts without the trained free rows of ItemTower '%s', "
+                    "which has the same encoder. So their class rows differ. To add classes to "
+                    "a model and keep its free rows, use tf_largeout.resize_classes(model, "
+                    "num_classes, features=...).",
                     self.name,
                     other.name,
                 )
@@ -269,13 +269,13 @@ class ItemTower(keras.layers.Layer):
             raise ValueError(
                 f"ItemTower '{self.name}' has weights of the shapes {needed}: free rows, if "
                 f"any, and features. The file has {found}. Load it into a model with the same "
-                "classes and the same `free_rows`. Then add classes by "
+                "classes and the same `free_rows`. Then add classes with "
                 "`tf_largeout.resize_classes`."
             )
         super().load_own_variables(store)
 
     def require_fit(self, path: str) -> None:
-        """Raises a ValueError if a checkpoint lacks features or has other free rows.
+        """Raises a ValueError if a checkpoint lacks features, or this tower lacks free rows.
 
         Args:
             path: Path of the checkpoint.
@@ -306,7 +306,7 @@ class ItemTower(keras.layers.Layer):
         return all(isinstance(one, np.ndarray) for one in given)
 
     def serialize(self) -> Config:
-        """Returns the config, without that for `build`: the output layer builds the tower."""
+        """Returns the config without `build_config`: the output layer builds the tower."""
         config: Config = keras.saving.serialize_keras_object(self)
         config.pop("build_config", None)
         return config

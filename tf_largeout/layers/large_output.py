@@ -217,7 +217,7 @@ class LargeOutput(ClassOutput):
 
     def build_from_config(self, config: Config) -> None:
         # If the tied layer is not built yet, the first call builds this layer. The first call
-        # also finds an encoder that encodes the inputs too.
+        # also finds the encoder of a tower that encodes the inputs as well.
         waits = self.tower is not None and self.tower.shares_encoder
         if not waits and (self.tied_layer is None or self.tied_layer.built):
             super().build_from_config(config)

@@ -53,8 +53,8 @@ class CrossEntropy:
     best k probabilities are known. So `u = e sum_y w_y t_y + 1 - T`, and
     `W = sum_y w_y t_y + 1 - T`.
 
-    A class weight multiplies the whole term of a label, with its smoothed part. Weights of
-    classes that are not labels of the example play no part.
+    A class weight multiplies the whole term of a label, including its smoothed part. Weights of
+    classes that are not labels of the example have no effect.
 
     With one label per example, label smoothing equals that of
     `keras.losses.CategoricalCrossentropy`, and class weights equal `class_weight` in `fit`. The

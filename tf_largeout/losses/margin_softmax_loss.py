@@ -84,10 +84,11 @@ class MarginSoftmaxLoss(SampledLoss):
         label_smoothing: The share e of the target that is spread uniformly over all classes, in
             [0, 1). The logits of labels have the margins here too. See `CrossEntropy`.
         class_weights: One weight per class, `[num_classes]`. None, the default, is 1 for all.
-            The weight of a label multiplies its whole term, with its smoothed part. The loss is
-            `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the labels
-            of an example, and `t_y = 1 / #labels`. Weights of other classes play no part,
-            unlike in PyTorch, where each class has its weight in the mean. See `CrossEntropy`.
+            The weight of a label multiplies its whole term, including its smoothed part. The
+            loss is `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the
+            labels of an example, and `t_y = 1 / #labels`. Weights of classes that are not
+            labels have no effect. (In PyTorch they do: `mean_c` is weighted there.) See
+            `CrossEntropy`.
 
     Raises:
         ValueError: If an argument is out of range; if the layer has `normalize=False`, biases

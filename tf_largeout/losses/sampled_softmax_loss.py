@@ -57,10 +57,10 @@ class SampledSoftmaxLoss(SampledLoss):
     `1 / #labels`: the first term is the mean over the labels, and the sum in the
     logarithm contains every label.
 
-    The estimate is unbiased if the labels of each example are distinct. In training, a label
-    that an example repeats is in the sum as often as it occurs, as in
-    `tf.nn.sampled_softmax_loss`. `evaluate` reports the exact loss, whose partition function
-    contains each class once. In both, a repeated label counts repeatedly in the first term.
+    The estimate is unbiased if the labels of each example are distinct. In training, the sum
+    contains a repeated label as often as the example has it, as in
+    `tf.nn.sampled_softmax_loss`. `evaluate` reports the exact loss, whose sum contains each
+    class once. In both, the first term counts a repeated label as often as it occurs.
 
     Args:
         correct_positive: Whether to correct the label's logit by its expected count too, as
@@ -77,10 +77,11 @@ class SampledSoftmaxLoss(SampledLoss):
         log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
             sum of `exp(logit)` over all classes. See `CrossEntropy`.
         class_weights: One weight per class, `[num_classes]`. None, the default, is 1 for all.
-            The weight of a label multiplies its whole term, with its smoothed part. The loss is
-            `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the labels
-            of an example, and `t_y = 1 / #labels`. Weights of other classes play no part,
-            unlike in PyTorch, where each class has its weight in the mean. See `CrossEntropy`.
+            The weight of a label multiplies its whole term, including its smoothed part. The
+            loss is `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the
+            labels of an example, and `t_y = 1 / #labels`. Weights of classes that are not
+            labels have no effect. (In PyTorch they do: `mean_c` is weighted there.) See
+            `CrossEntropy`.
 
     Raises:
         ValueError: If an argument is out of range; if `correct_positive` is combined with

@@ -37,10 +37,11 @@ class SoftmaxLoss(TaggedLoss):
         log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
             sum of `exp(logit)` over all classes. See `CrossEntropy`.
         class_weights: One weight per class, `[num_classes]`. None, the default, is 1 for all.
-            The weight of a label multiplies its whole term, with its smoothed part. The loss is
-            `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the labels
-            of an example, and `t_y = 1 / #labels`. Weights of other classes play no part,
-            unlike in PyTorch, where each class has its weight in the mean. See `CrossEntropy`.
+            The weight of a label multiplies its whole term, including its smoothed part. The
+            loss is `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the
+            labels of an example, and `t_y = 1 / #labels`. Weights of classes that are not
+            labels have no effect. (In PyTorch they do: `mean_c` is weighted there.) See
+            `CrossEntropy`.
 
     Raises:
         ValueError: If `compute_dtype` is another string, or another argument is out of range.

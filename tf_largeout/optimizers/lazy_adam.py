@@ -77,8 +77,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             gradients of repeated rows are summed.
 
     Raises:
-        ValueError: for `amsgrad`, a number out of range, and a `decay_skipped` that is not a
-            bool. At a sparse gradient: for `use_ema`, `gradient_accumulation_steps` and a
+        ValueError: for `amsgrad`, an argument out of range, and a `decay_skipped` that is not
+            a bool. At a sparse gradient: for `use_ema`, `gradient_accumulation_steps` and a
             constraint of the variable, because these need every row in each step; and if the
             variable is neither float32 nor the rows of a `LargeOutput` with `embeddings_dtype`.
 

@@ -109,8 +109,8 @@ class Index(abc.ABC, Generic[SearchT]):
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first; padded with -inf and -1 if
-            the search finds fewer than `k` classes: because there are fewer, because of
-            filters, or because it misses some.
+            the search finds fewer than `k` classes. There may be fewer, filters may leave
+            fewer, or the search may miss some.
 
         Raises:
             ValueError: If the index is not built, `k` is below 1, the queries have another

@@ -167,9 +167,9 @@ class Rows:
         k: int,
         exclude: tf.Tensor | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns what a search found; the result of `top_k` if scores may have overflowed.
+        """Returns `found`, or the result of `top_k` if scores may have overflowed.
 
-        Among scores that overflow, a search finds arbitrary classes. `top_k` raises an error.
+        If scores overflow, a search finds arbitrary classes, and `top_k` raises an error.
 
         Args:
             found: `(scores, ids)` of the search.

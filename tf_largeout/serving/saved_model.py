@@ -95,8 +95,8 @@ def export(
         path: The folder to create. It never contains an incomplete export. For TensorFlow
             Serving its name is a number: the server uses the version with the highest number.
         k: Number of classes that `serving_default` returns, and the default of `top_k`. At most
-            the number of classes. (`top_k` of layers and indexes pads for a larger `k`. In an
-            export it is an error, so that no request can make a server allocate such padding.)
+            the number of classes: a larger `k` is an error, so that no request can make a
+            server allocate padding. (`top_k` of layers and indexes pads its result instead.)
         index: A `retrieval.InvertedFileIndex` of the layer's class embeddings and bias, or with
             `ops="custom"` also a `retrieval.LSHIndex`. The export then scores only the classes
             in the best lists of a query, or those that share most hash buckets with it. Their
@@ -179,15 +179,15 @@ def _require_free(path: str) -> None:
 
 
 def _require_writable(path: str) -> None:
-    """Creates and removes a folder beside `path`, so that an error comes before the work."""
-    beside = _unfinished(path)
+    """Creates and removes a folder next to `path`, so that errors come before the work."""
+    trial = _unfinished(path)
     try:
-        tf.io.gfile.makedirs(beside)
-        tf.io.gfile.rmtree(beside)
+        tf.io.gfile.makedirs(trial)
+        tf.io.gfile.rmtree(trial)
     except tf.errors.OpError as error:
         raise OSError(
             f"`path` must be a folder that can be created. Received: path={path!r}. Creating a "
-            f"folder beside it failed: {error.message}. Pass a path in a folder in which you "
+            f"folder next to it failed: {error.message}. Pass a path in a folder in which you "
             "may write."
         ) from error
 
@@ -361,7 +361,7 @@ def _write(
 
 
 def _unfinished(path: str) -> str:
-    """Returns the path of a new folder beside `path`, for an export that is not complete."""
+    """Returns the path of a new folder next to `path`, for an export that is not complete."""
     return f"{path.rstrip('/')}.{uuid.uuid4().hex}.unfinished"
 
 

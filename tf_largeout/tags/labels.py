@@ -39,8 +39,8 @@ def as_label_matrix(
     Columns of excluded classes are not changed, see `exclusions.split`.
 
     A matrix of only 0 and 1 with `num_classes` columns is an error if there is more than one
-    class. It must be multi-hot, because as ids it would give every example all classes, or
-    repeat one.
+    class. It must be multi-hot: as ids, it would give every example all classes, or one class
+    repeatedly.
 
     Args:
         y_true: Integer class ids. Of shape `features.shape[:-1]` for one class per position.
@@ -64,14 +64,14 @@ def as_label_matrix(
     matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
     matrix = tf.ensure_shape(matrix, [None, _static_width(labels, rank)])
     labels, excluded = exclusions.split(matrix)
-    of_ids = _multi_hot_checks(matrix, num_classes)
+    id_checks = _multi_hot_checks(matrix, num_classes)
     if excluded is not None:
-        of_ids.append(_range_check("`exclude`", excluded, num_classes))
+        id_checks.append(_range_check("`exclude`", excluded, num_classes))
     if ignore_class is not None:
         padding = tf.constant(-1, tf.int64)
         matrix = tf.where(matrix == ignore_class, padding, matrix)
         labels = tf.where(labels == ignore_class, padding, labels)
-    return checks.passed([*of_ids, _range_check("Labels", labels, num_classes)], matrix)
+    return checks.passed([*id_checks, _range_check("Labels", labels, num_classes)], matrix)
 
 
 def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf.SparseTensor:
@@ -99,12 +99,12 @@ def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf
         f"The last index of {kind.lower()} must be a class id in [0, {num_classes}), and the "
         "others must be within the shape. Leave out targets of other ids. Received the indices"
     )
-    of_targets = [
+    target_checks = [
         checks.require(shape[-1] == num_classes, [columns, shape[-1]]),
         checks.require(tf.size(outside) == 0, [message, outside, "in the shape", shape]),
         checks.finite(values, f"{kind} must be finite"),
     ]
-    indices, values = (checks.passed(of_targets, one) for one in (indices, values))
+    indices, values = (checks.passed(target_checks, x) for x in (indices, values))
     return tf.SparseTensor(indices, values, shape)
 
 

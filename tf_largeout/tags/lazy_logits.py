@@ -135,21 +135,23 @@ class LazyLogits(OutputTag):
         )
         return tf.reduce_mean(found)
 
-    def _part(self, labels: tf.Tensor, of_selected: tf.Tensor, rows: SelectedRows) -> OutputTag:
-        tag: Any = super()._part(labels, of_selected, rows)
+    def _part(
+        self, labels: tf.Tensor, selected_labels: tf.Tensor, rows: SelectedRows
+    ) -> OutputTag:
+        tag: Any = super()._part(labels, selected_labels, rows)
         tag._whole = self, labels, rows
         return tag
 
     def _sample(self, labels: tf.Tensor) -> SampledValues | HeadAndTail:
         """Draws classes for the examples.
 
-        A search is made only for the selected examples. Other samplers draw for all, because
-        some draws depend on the number of the example.
+        A sampler that searches does so only for the selected examples. Other samplers draw for
+        all examples, because some draws depend on the position of the example in the batch.
         """
         layer = self.layer
         if self._whole is not None and not layer.sampler.searches:
-            tag, of_all, rows = self._whole
-            return _of_examples(tag._sample(of_all), rows)
+            tag, all_labels, rows = self._whole
+            return _of_examples(tag._sample(all_labels), rows)
         given = [self.flat_features, labels, layer]
         if layer.sampler.uses_previous:
             given.append(self._previous_labels(labels))

@@ -35,7 +35,7 @@ class Selection(NamedTuple):
     Attributes:
         tag: The `OutputTag` of these `P` examples.
         labels: int64 `[P, L]`, padded with -1.
-        rows: Where these examples are among the `B`; None if they are all.
+        rows: The positions of these examples among the `B`; None for all `B` examples.
     """
 
     tag: Any
@@ -171,7 +171,7 @@ class OutputTag:
         return self._mean_logits[ranking]
 
     def have_labels(self, labels: tf.Tensor) -> tf.Tensor:
-        """Returns bool `[B]`: which examples have a label; the losses and metrics share it.
+        """Returns bool `[B]`: which examples have a label. Losses and metrics share the result.
 
         Args:
             labels: int64 `[B, L]`, from `label_matrix`.
@@ -183,8 +183,8 @@ class OutputTag:
     def select(self, labels: tf.Tensor, counted: tf.Tensor) -> Selection:
         """Returns the examples that count, so that a step does not score the others.
 
-        Most positions of padded sequences have no label. For features `[batch, dim]`, the
-        result is all examples, and if no example counts, the first one. The losses and metrics
+        Most positions of padded sequences have no label. If no example counts, the result has
+        the first one. For features `[batch, dim]`, it has all examples. The losses and metrics
         of a step share the result for the same arguments.
 
         Args:
@@ -202,21 +202,21 @@ class OutputTag:
         if self.features.shape.rank < 3:
             return Selection(self, labels)
         rows = SelectedRows.where(counted)
-        of_selected = tf.gather(labels, rows.places)
-        return Selection(self._part(labels, of_selected, rows), of_selected, rows)
+        selected_labels = tf.gather(labels, rows.places)
+        return Selection(self._part(labels, selected_labels, rows), selected_labels, rows)
 
     def _part(
-        self, labels: tf.Tensor, of_selected: tf.Tensor, rows: SelectedRows
+        self, labels: tf.Tensor, selected_labels: tf.Tensor, rows: SelectedRows
     ) -> "OutputTag":
         """Returns a tag of some examples that knows their labels."""
         tag = self.layer.make_tag(self.features, self.training)
         tag.features = tag.checked_features = rows.take(self.checked_features)
         ignored = getattr(self.loss, "ignore_class", None)
-        tag._label_matrices[id(of_selected), ignored] = of_selected, of_selected
+        tag._label_matrices[id(selected_labels), ignored] = selected_labels, selected_labels
         excluded, weights = self._excluded[id(labels)], self._label_weights.get(id(labels))
-        tag._excluded[id(of_selected)] = None if excluded is None else rows.take(excluded)
+        tag._excluded[id(selected_labels)] = None if excluded is None else rows.take(excluded)
         if weights is not None:
-            tag._label_weights[id(of_selected)] = rows.take(weights)
+            tag._label_weights[id(selected_labels)] = rows.take(weights)
         return tag
 
     def distinct_labels(self, y_true: TensorLike) -> tf.Tensor:

@@ -8,12 +8,12 @@ import tensorflow as tf
 class SelectedRows(NamedTuple):
     """`P` of `B` rows.
 
-    `take` and `put_back` are gathers, and each is the gradient of the other. TensorFlow's
-    gradient of a gather would be sparse, and a warning would follow when it becomes dense.
+    `take` and `put_back` are gathers, and each is the gradient of the other. TensorFlow's own
+    gradient of a gather is sparse, and TensorFlow warns when it converts it to a dense one.
 
     Attributes:
-        places: int64 `[P]`, the numbers of the rows, rising.
-        numbers: int32 `[B]`, for each of the `B` rows 1 plus its number among the `P`, or 0.
+        places: int64 `[P]`, the indices of the selected rows, increasing.
+        numbers: int32 `[B]`. For a selected row, 1 plus its index in `places`; 0 for others.
     """
 
     places: tf.Tensor
@@ -21,7 +21,7 @@ class SelectedRows(NamedTuple):
 
     @classmethod
     def where(cls, is_selected: tf.Tensor) -> "SelectedRows":
-        """Returns the rows where bool `is_selected`, `[B]`, is true; the first if none is."""
+        """Returns the rows where `is_selected`, bool `[B]`, is true; row 0 if none is."""
         is_first = tf.range(tf.size(is_selected)) == 0
         is_selected |= is_first & ~tf.reduce_any(is_selected)
         numbers = tf.cumsum(tf.cast(is_selected, tf.int32))

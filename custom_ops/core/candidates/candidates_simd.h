@@ -14,8 +14,8 @@ namespace largeout {
 inline constexpr int kBufferPadding = 16;
 inline constexpr float kPaddingValue = -3.40282347e38f;
 
-// `next`: `size` floats that will be read next. They are prefetched, because the matrix of the
-// logits does not fit into the nearer caches. May be past the end of the matrix.
+// `next`: the `size` floats that the caller reads next. They are prefetched, because the matrix
+// of the logits does not fit into the L1 and L2 caches. `next` may be the end of the matrix.
 #define LARGEOUT_DECLARE_CANDIDATES(level)                                                     \
   namespace level {                                                                            \
   /* buffer[i] = logits[i] + offsets[i]. */                                                    \

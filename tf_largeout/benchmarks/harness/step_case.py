@@ -26,7 +26,8 @@ class StepCase:
     features. Labels are uniform, so that a step uses as many distinct rows as possible.
     `device` is "cpu" or "gpu". The reported memory is that of the process, or of its tensors on
     the GPU. With `threads`, the libraries have that many threads, and the process as many
-    cores. `python` is the program that runs PyTorch and JAX, None for that of this process.
+    cores. `python` is the Python program that runs PyTorch and JAX; None for that of this
+    process.
     """
 
     method: str

@@ -12,8 +12,8 @@ from tf_largeout.optimizers import LazyAdagrad, LazyAdam, LazySGD, RowwiseAdagra
 class NoOptimizer(keras.optimizers.Optimizer):
     """Reads the gradients and updates no weight, to measure forward and backward only.
 
-    `gradient_sum` adds up all gradients. TensorFlow prunes gradients on which nothing but a
-    control dependency waits.
+    `gradient_sum` is the sum of all gradients. TensorFlow does not compute gradients that no
+    operation reads; a control dependency is not enough.
     """
 
     def build(self, variables):

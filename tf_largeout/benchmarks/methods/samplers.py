@@ -16,7 +16,7 @@ def sampler_of(sampler_class, **fixed):
 
 
 def search_of(sampler_class, **fixed):
-    """Returns an entry like `sampler_of`; it leaves out the `tail` without `num_hard`."""
+    """Returns an entry like `sampler_of`, which passes `tail` only together with `num_hard`."""
 
     def make(task, num_sampled, tail="uniform", **options):
         if "num_hard" in options:

@@ -34,10 +34,10 @@ class Buckets:
 
         Args:
             lengths: int64 `[num_sequences]`, each at least 1.
-            sizes: int64 `[num_sequences]`: ones for batches of an equal number of sequences,
-                `lengths` for batches of an equal number of items.
-            batch_size: A batch has at most the size that this number of sequences has on
-                average.
+            sizes: int64 `[num_sequences]`. Ones give batches of an equal number of sequences,
+                `lengths` batches of an equal number of items.
+            batch_size: The maximum total size of a batch is this number times the mean of
+                `sizes`.
         """
         most = batch_size * sizes.mean()
         widths = bucket_widths(lengths, sizes, most, NUM_WIDTHS)
@@ -60,7 +60,7 @@ def bucket_widths(
     Args:
         lengths: int64 `[num_sequences]`, each at least 1.
         sizes: int64 `[num_sequences]`.
-        least: Each bucket has sequences of at least this size, if there are several buckets.
+        least: Minimum total size of each bucket, if there are several buckets.
         num_widths: Maximum number of buckets.
 
     Returns:
@@ -96,7 +96,7 @@ def batches_by_length(
     Args:
         buckets: The batches.
         shuffle_seed: An integer: each epoch shuffles the sequences of each bucket, and then the
-            batches. All runs with this integer have the same epochs. None: sorted by bucket.
+            batches. All runs with this integer have the same epochs. None sorts by bucket.
         gather: Function that returns a batch, from indices of sequences and the width, int64.
     """
     num_batches = len(buckets.widths)

@@ -118,16 +118,16 @@ class LeaveOneOut:
     test: HeldOut
 
     def batches(self, batch_size: int, shuffle_seed: int | None = 0) -> tf.data.Dataset:
-        """Returns shuffled batches `(x, y)` of training, each of inputs of similar length.
+        """Returns shuffled training batches `(x, y)`, each of inputs of similar length.
 
-        They save the time that a model spends on padding. `x` and `y` are `[batch, width]`,
-        without the columns that contain only padding. There are at most 8 widths. Models must
-        not depend on the padding on the left: see the guide "Next item". Pass `shuffle=False`
-        to `fit`, or Keras warns that it does not shuffle a dataset.
+        A model spends less time on padding than with batches of random inputs. `x` and `y` are
+        `[batch, width]`, without the columns that contain only padding. There are at most 8
+        widths. Models must not depend on the padding on the left: see the guide "Next item".
+        Pass `shuffle=False` to `fit`, or Keras warns that it does not shuffle a dataset.
 
-        All batches have about the same number of items, so those of short inputs have more
+        All batches have about the same number of items, so batches of short inputs have more
         inputs. With equal numbers of inputs, the items of short inputs would count more in the
-        gradient than those of long inputs, because losses divide by the items of the batch.
+        gradient, because losses divide by the number of items in the batch.
 
         Args:
             batch_size: Inputs per batch, on average.
