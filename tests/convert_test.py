@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.slow import slow_but
 
 VOCABULARY, WIDTH, LENGTH = 40, 8, 6
 
@@ -141,7 +142,7 @@ def test_a_converted_model_trains_as_the_model_it_was_made_from(make_model, tmp_
         np.testing.assert_allclose(other(inputs), converted(inputs), atol=1e-6)
 
 
-@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("tied", slow_but([False], [True, False]))
 def test_a_converted_model_generates_from_the_rows_of_its_last_step(tied):
     model = tflo.convert(_model(tie_weights=tied), sampler="uniform", bias_initializer="ones")
     model.compile(tflo.optimizers.LazyAdam(0.1))
@@ -160,7 +161,7 @@ def _random_steps(model):
     "kind, dtype",
     [
         ("tied", None),
-        ("untied", None),
+        pytest.param("untied", None, marks=pytest.mark.slow),
         pytest.param("untied", "bfloat16", marks=pytest.mark.slow),
         pytest.param("GPT2", None, marks=_HUB),
     ],

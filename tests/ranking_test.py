@@ -87,8 +87,10 @@ def test_top_k_ranks_classes_as_the_loss_does(kind):
     np.testing.assert_array_equal(ids, np.sort(allowed)[of_allowed.argmax(axis=1)])
 
 
-@each_kind
-@pytest.mark.parametrize("is_trained", [True, False], ids=["trained", "new"])
+@pytest.mark.parametrize(
+    "kind, is_trained",
+    slow_but([("absolute", True), ("taylor", False)], itertools.product(KINDS, [True, False])),
+)
 def test_metrics_rank_classes_as_the_loss_does(kind, is_trained):
     model = trained(kind) if is_trained else new_model(kind)
     labels = best(kind, model)[1][:, 0]

@@ -1,6 +1,7 @@
 """`ExactMetrics` and `SamplerHealth`, in `fit` with Keras's callbacks."""
 
 import csv
+import itertools
 
 import keras
 import numpy as np
@@ -18,6 +19,7 @@ N, BATCH = 200, 16
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(64, 5)).astype("float32")
 Y = RANDOM.integers(0, N, 64)
+FORMED = {"scale": 2.0, "logit_soft_cap": 3.0}
 
 
 def _model(sampler="uniform", **options):
@@ -97,8 +99,10 @@ def _figures(model, *arguments, **options):
     return logs
 
 
-@pytest.mark.parametrize("num_shards", [1, 3])
-@pytest.mark.parametrize("form", [{}, {"scale": 2.0, "logit_soft_cap": 3.0}])
+@pytest.mark.parametrize(
+    "num_shards, form",
+    slow_but([(3, FORMED)], itertools.product([1, 3], [{}, FORMED])),
+)
 def test_hardness_is_the_share_of_the_softmax_that_negatives_have(num_shards, form):
     draws = np.random.default_rng(1)
     labels = np.where(np.arange(3) < draws.integers(1, 4, [20, 1]), Y[:60].reshape(20, 3), -1)
@@ -132,7 +136,9 @@ def test_hardness_without_other_classes_is_0_and_of_all_others_1():
     assert np.isnan(_figures(model, X, np.full(64, -1))["output_hardness"])
 
 
-@pytest.mark.parametrize("name", slow_but(sampler_table.SHORT, sampler_table.SAMPLERS))
+@pytest.mark.parametrize(
+    "name", slow_but(["unigram", "inverted_file", "kernel_tree", "lsh"], sampler_table.SAMPLERS)
+)
 def test_measuring_hardness_changes_no_state(name, monkeypatch):
     monkeypatch.setattr(tf, "function", lambda function, **_: function)
     sampler = sampler_table.SAMPLERS[name](N, num_sampled=20, seed=3)
@@ -149,6 +155,7 @@ def test_measuring_hardness_changes_no_state(name, monkeypatch):
     assert 0 < found["output_hardness"] <= 1
 
 
+@pytest.mark.slow  # the next tests compare the state with each sampler
 def test_hardness_does_not_change_training():
     samplers = [InvertedFileSampler(16, num_hard=4, start_step=None, seed=2) for _ in range(2)]
     with_callback, without = (_model(one, run_eagerly=True) for one in samplers)
@@ -160,7 +167,13 @@ def test_hardness_does_not_change_training():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("wrong", [Y.astype("float32")[:, np.newaxis] + 0.5, Y - 1000])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(Y.astype("float32")[:, np.newaxis] + 0.5, marks=pytest.mark.slow),
+        Y - 1000,
+    ],
+)
 def test_after_rejected_labels_the_corrected_fit_works(wrong):
     model = _model()
     with pytest.raises((ValueError, tf.errors.InvalidArgumentError)):

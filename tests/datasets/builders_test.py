@@ -71,7 +71,7 @@ def test_importing_registers_the_builders_but_not_their_base_classes(name):
     assert len(builders.__all__) == len(SOURCES) + 1
 
 
-@some("brown", "linux_callees", "place_names", "xmc")
+@some("linux_callees", "xmc")
 def test_examples_and_class_texts_equal_those_of_load(load, prepared, source):
     _, loaded = prepared
     corpus = loaded.corpus

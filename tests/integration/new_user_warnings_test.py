@@ -131,7 +131,12 @@ def stop_by(name):
 
 
 @pytest.mark.parametrize(
-    "metric", ["perplexity", tflo.metrics.MacroRecallAtK(2, N), tflo.metrics.NDCG(2)]
+    "metric",
+    [
+        "perplexity",
+        pytest.param(tflo.metrics.MacroRecallAtK(2, N), marks=pytest.mark.slow),
+        tflo.metrics.NDCG(2),
+    ],
 )
 def test_early_stopping_on_a_metric_that_is_nan_in_training_gives_a_warning(caplog, metric):
     # In a graph, the second `fit` does not call the metric again.

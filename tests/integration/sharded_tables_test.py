@@ -87,7 +87,7 @@ def collisions_of(form, model, labels):
 @pytest.mark.parametrize(
     "form, num_shards",
     slow_but(
-        [("lsh: pool", 2), ("lsh: pool of both", 3)],
+        [("lsh: pool of both", 3)],
         [
             ("lsh: pool", 2),
             ("lsh: pool of labels", 3),

@@ -126,6 +126,7 @@ def fit(one):
     one.fit(X, Y, batch_size=BATCH, shuffle=False, verbose=0)
 
 
+@pytest.mark.slow  # factored_folds_test.py resumes with folds
 def test_resumed_equals_uninterrupted(tmp_path):
     harness.assert_resumed_equals_uninterrupted(adam_model, fit, fit, tmp_path)
 

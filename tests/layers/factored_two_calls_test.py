@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.layers.factored_models import BATCH, DIM, bits, data, head, steps_of
+from tests.slow import slow_but
 from tf_largeout import losses
 
 X, Y = data(BATCH)
@@ -31,7 +32,7 @@ def built_head():
     return layer
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 def test_two_calls_in_a_step_of_fit_raise_an_error(eager):
     one = model_of_two_calls(eager)
     before = bits(one)
@@ -110,7 +111,7 @@ def test_a_call_in_an_interrupted_step_does_not_count():
     assert traceback is not None and steps_of(layer) == 1
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 def test_two_calls_of_a_frozen_layer_train_the_layers_before_it(eager):
     one = model_of_two_calls(eager, trainable=False)
     kernel, of_head = one.layers[1].kernel.numpy(), bits(one.layers[-1])

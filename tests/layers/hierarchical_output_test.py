@@ -182,7 +182,10 @@ def test_ranking_by_absolute_values_raises_an_error(training):
         losses.AbsoluteSoftmaxLoss()(labels, logits)
 
 
-@pytest.mark.parametrize("output", [layers.HierarchicalOutput, layers.HuffmanOutput])
+@pytest.mark.parametrize(
+    "output",
+    slow_but([layers.HuffmanOutput], [layers.HierarchicalOutput, layers.HuffmanOutput]),
+)
 def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(output):
     num_classes = 1009
     model = keras.Sequential([keras.Input([DIM]), output(num_classes)])

@@ -37,7 +37,13 @@ def _compiled(model, loss, rate=0.5):
     return model
 
 
-@pytest.mark.parametrize("loss", [tflo.losses.SampledSoftmaxLoss, tflo.losses.SoftmaxLoss])
+@pytest.mark.parametrize(
+    "loss",
+    slow_but(
+        [tflo.losses.SampledSoftmaxLoss],
+        [tflo.losses.SampledSoftmaxLoss, tflo.losses.SoftmaxLoss],
+    ),
+)
 def test_a_tower_of_one_hot_features_trains_like_a_table(loss):
     keras.utils.set_random_seed(1)
     encoder = keras.layers.Dense(DIM, use_bias=False)
@@ -139,6 +145,7 @@ def test_one_layer_encodes_the_inputs_and_the_classes_also_after_loading(tmp_pat
     np.testing.assert_array_equal(loaded(words[:5, :2]), logits)
 
 
+@pytest.mark.slow  # long training
 def test_margins_of_all_classes_train_the_tower():
     tower = _tower()
     model = _model(tower, sampler=None, normalize=True, use_bias=False)

@@ -111,6 +111,7 @@ def test_both_gradients_are_sparse_and_change_only_rows_that_occur(name):
     assert set(moved) <= set(ids) and len(moved) < WORDS
 
 
+@pytest.mark.slow  # integration/resume_test.py has one short case
 @pytest.mark.parametrize(
     "table, sampler",
     slow_but(
@@ -132,6 +133,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(table, sampler, tmp_path):
         np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)
 
 
+@pytest.mark.slow  # tests/pairs has mixed precision with the reference
 @pytest.mark.parametrize(
     "policy", slow_but(["mixed_float16"], ["mixed_bfloat16", "mixed_float16"])
 )

@@ -53,7 +53,7 @@ def assert_equal_weights(ours, dense):
 @pytest.mark.parametrize(
     "reduction, masked, weighted",
     slow_but(
-        [("sum_over_batch_size", False, False), ("mean_with_sample_weight", True, True)],
+        [("mean_with_sample_weight", True, True)],
         [
             (reduction, masked, weighted)
             for reduction in ("sum_over_batch_size", "mean_with_sample_weight", "sum")

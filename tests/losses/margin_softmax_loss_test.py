@@ -144,6 +144,7 @@ def test_an_exact_pass_keeps_a_loss_that_a_subtraction_would_lose():
     np.testing.assert_allclose(found, expected, rtol=5e-3)
 
 
+@pytest.mark.slow  # losses_test.py has its formula and its config
 @pytest.mark.parametrize(
     ("sampler", "policy"),
     slow_but(
@@ -173,6 +174,7 @@ def test_a_model_learns_evaluates_without_margins_and_is_saved(sampler, policy, 
     np.testing.assert_allclose(found["loss"], plain["loss"], rtol=1e-5)
 
 
+@pytest.mark.slow  # integration/replicas_test.py has one short case
 def test_replicas_train_as_one():
     def trained(strategy):
         with strategy.scope():

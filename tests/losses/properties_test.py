@@ -65,7 +65,6 @@ ESTIMATES = {
     "name, complement",
     slow_but(
         [
-            ("importance", "label"),
             ("bernoulli", "batch"),
         ],
         itertools.product(ESTIMATES, ["label", "batch"]),

@@ -33,6 +33,7 @@ def test_the_sigmoid_loss_and_its_gradients_are_exact(sampler, shards):
     )
 
 
+@pytest.mark.slow  # many draws of a loss with the formula of losses_test.py
 def test_the_sampled_sigmoid_loss_is_unbiased():
     problem = Problem()
     head = harness.built_head(problem.embeddings, problem.bias, samplers.UniformSampler(N // 2))

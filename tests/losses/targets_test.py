@@ -169,7 +169,7 @@ def test_class_weights_multiply_the_loss_of_a_hierarchical_softmax():
     "sampler",
     [
         samplers.UnigramSampler(6, counts=np.arange(N) + 5, seed=2),
-        samplers.UniformSampler(6, seed=2),
+        pytest.param(samplers.UniformSampler(6, seed=2), marks=pytest.mark.slow),
         samplers.TopKSampler(8, num_hard=3, tail=samplers.UniformSampler(5, seed=2)),
     ],
     ids=["unigram", "uniform", "head and tail"],

@@ -86,7 +86,6 @@ WEIGHTS = list(itertools.product([(3,), (3, 1), (3, 1, 1)], [True, False]))
     slow_but(
         [
             *(("sampled softmax", *form) for form in WEIGHTS),
-            *((name, (3, 1), False) for name in ("softmax", "absolute softmax")),
         ],
         [(name, *form) for name in LOSSES for form in WEIGHTS],
     ),

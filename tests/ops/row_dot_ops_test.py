@@ -84,9 +84,7 @@ def test_logits_equal_those_of_the_classes_of_each_example(batch, dim, num_ids):
 @each_shape
 @pytest.mark.parametrize(
     "num_shared, in_graph",
-    slow_but(
-        [(0, False), (7, True), (50, False)], itertools.product([0, 7, 50], [False, True])
-    ),
+    slow_but([(0, False), (7, True)], itertools.product([0, 7, 50], [False, True])),
 )
 def test_gradients_have_one_slice_per_distinct_class(batch, dim, num_ids, num_shared, in_graph):
     problem = Problem(batch, dim, num_ids, num_shared)

@@ -55,7 +55,7 @@ def by_backup_and_restore(model, restored, path):
 @pytest.mark.parametrize(
     "num_shards, by",
     slow_but(
-        [(1, by_checkpoint), (1, by_model_file)],
+        [(1, by_model_file)],
         [
             (num_shards, by)
             for num_shards in (1, 2)

@@ -13,6 +13,7 @@ from tests.optimizers.table import (
     random_slices,
     random_weights,
 )
+from tests.slow import slow_but
 from tf_largeout import optimizers
 
 OPTIONS = [
@@ -141,7 +142,7 @@ def test_half_precision_gradient_updates_a_float32_variable(member):
     assert np.all(variable.numpy()[1] < 0)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+@pytest.mark.parametrize("dtype", slow_but(["bfloat16"], ["bfloat16", "float64"]))
 def test_a_dense_gradient_of_another_dtype_equals_keras_in_a_graph(dtype):
     results = []
     for make in (optimizers.LazyAdam, keras.optimizers.Adam):

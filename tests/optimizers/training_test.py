@@ -95,6 +95,7 @@ def test_mixed_precision_trains(member, policy):
     assert history[-1] < history[0]
 
 
+@pytest.mark.slow  # integration/replicas_test.py has one short case
 @pytest.mark.parametrize(
     "member", slow_but(["rowwise_adagrad"], ["adam", "rowwise_adagrad"]), indirect=True
 )

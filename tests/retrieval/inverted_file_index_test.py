@@ -46,7 +46,7 @@ def _exact(rows, bias=0.0, k=K):
 
 @pytest.mark.parametrize(
     "has_bias, target",
-    slow_but([(True, 0.95), (False, 0.99)], itertools.product([True, False], [0.95, 0.99])),
+    slow_but([(True, 0.95)], itertools.product([True, False], [0.95, 0.99])),
 )
 def test_enough_lists_are_searched_for_the_requested_recall(has_bias, target):
     bias = BIAS if has_bias else None
@@ -158,6 +158,7 @@ def test_all_k_classes_are_found_however_many_are_excluded_or_removed():
             np.testing.assert_array_equal(ids[:, :there], left[:, :there])
 
 
+@pytest.mark.slow  # eager searches and functions have short tests
 def test_a_function_finds_all_k_classes_for_any_width_of_exclusions():
     index = InvertedFileIndex(num_probes=1).build(ROWS)
     wide = [tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)]

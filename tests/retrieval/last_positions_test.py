@@ -1,5 +1,7 @@
 """`predict_top_k` for the last position of sequences."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -48,8 +50,10 @@ def assert_equal(found, scores_and_ids):
     np.testing.assert_array_equal(found[1], scores_and_ids[1])
 
 
-@pytest.mark.parametrize("form", slow_but([None, "sets"], [None, *FORMS]))
-@pytest.mark.parametrize("has_index", [False, True])
+@pytest.mark.parametrize(
+    "form, has_index",
+    slow_but([(None, False), ("sets", True)], itertools.product([None, *FORMS], [False, True])),
+)
 def test_the_last_position_that_is_not_masked_is_used(model, form, has_index):
     index, head = None, model.layers[-1]
     if has_index:

@@ -59,7 +59,7 @@ def test_probabilities_are_those_among_all_classes_whatever_is_hidden(model, sco
 @pytest.mark.parametrize(
     ("scores", "ops", "has_index"),
     slow_but(
-        [("softmax", "core", True), ("sigmoid", "custom", False)],
+        [("softmax", "core", True)],
         itertools.product(FUNCTIONS, ["core", "custom"], [False, True]),
     ),
 )

@@ -138,6 +138,7 @@ def test_adapt_counts_labels_before_and_after_the_layer_is_built():
         )
 
 
+@pytest.mark.slow  # long training
 def test_it_trains_as_the_tail_of_a_search():
     tail = samplers.BernoulliSampler(20, counts=np.arange(60) + 1)
     head = layers.LargeOutput(60, samplers.TopKSampler(24, num_hard=4, tail=tail))

@@ -48,6 +48,7 @@ def test_variables_are_initialized_before_the_first_step_of_a_recurrent_encoder(
     assert np.isfinite(model.fit(words, words, verbose=0).history["loss"])
 
 
+@pytest.mark.slow  # long training
 def test_a_bfloat16_model_trains_with_exact_tables():
     head = layers.LargeOutput(NUM_CLASSES, sampler=unigram(), dtype="mixed_bfloat16")
     model = keras.Sequential([keras.Input([4]), head])

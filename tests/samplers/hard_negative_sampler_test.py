@@ -247,6 +247,7 @@ def test_a_subclass_defines_only_the_search():
         sample(samplers.HardNegativeSampler(12))
 
 
+@pytest.mark.slow  # long training
 def test_top_k_softmax_learns():
     model = keras.Sequential([keras.Input([DIM]), layers.LargeOutput(N, "top_k")])
     model.compile(keras.optimizers.SGD(1.0), losses.SampledSoftmaxLoss())

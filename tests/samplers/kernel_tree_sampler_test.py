@@ -77,7 +77,7 @@ def sums_are_fresh(layer):
 COUNTED = [form for form in FORMS if "head" not in form]
 
 
-@pytest.mark.parametrize("form", slow_but(["shared", "cosine projected"], COUNTED))
+@pytest.mark.parametrize("form", slow_but(["cosine projected"], COUNTED))
 def test_expected_counts_equal_those_of_the_kernel_of_current_weights(form):
     model = make_model(form)
     model.run_eagerly = True

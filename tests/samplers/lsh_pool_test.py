@@ -56,6 +56,7 @@ def test_narrow_heads_train_to_finite_weights(loss, num_classes, dim, batch_size
     assert np.isfinite(head.embeddings.numpy()).all()
 
 
+@pytest.mark.slow  # long training
 @EVERY_LOSS
 def test_one_repeated_example_is_learned_from_zero_weights(loss):
     sampler = samplers.LSHSampler(64, seed=1)

@@ -99,7 +99,7 @@ def test_fewer_candidates_than_hard_classes_are_padded():
 @pytest.mark.parametrize(
     "query, num_hashes, zeros",
     slow_but(
-        [("both", 2, False), ("embedding", 5, True)],
+        [("embedding", 5, True)],
         [
             (query, *hashes)
             for query in ["embedding", "label", "both"]
@@ -252,7 +252,7 @@ def test_bad_arguments_raise_an_error(arguments, message):
         make(arguments)
 
 
-@pytest.mark.parametrize("shared", [True, None])
+@pytest.mark.parametrize("shared", slow_but([None], [True, None]))
 def test_samples_without_known_counts_need_candidates_per_example(shared):
     with pytest.raises(ValueError, match="at most 5 for .*num_hashes=6.*shared=False"):
         head_of(make({"shared": shared}, num_hashes=6))

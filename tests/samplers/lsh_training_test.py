@@ -24,6 +24,7 @@ from tests.samplers.lsh_forms import (
 from tests.slow import slow_but
 
 
+@pytest.mark.slow  # rebuild_schedule_test.py has the schedule
 def test_training_rebuilds_by_the_schedule_and_learns():
     model = model_of({}, rebuild_every=2)
     losses = fit(model, 2)

@@ -66,7 +66,6 @@ def _trained(model, head):
         [
             ("adam, clipped", True, True),
             ("rowwise adagrad", False, True),
-            ("sgd", True, True),
         ],
         itertools.product(OPTIMIZERS, [False, True], [False, True]),
     ),

@@ -168,6 +168,7 @@ def test_losses_that_need_counts_of_draws_accept_them(name):
             loss(problem.labels, logits)
 
 
+@pytest.mark.slow  # long training
 def test_a_model_of_sequences_trains():
     head = layers.LargeOutput(N, samplers.SoftmaxSampler(M, "quadratic", seed=1))
     model = keras.Sequential([keras.Input([5]), keras.layers.Embedding(N, DIM), head])

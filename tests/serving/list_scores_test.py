@@ -64,7 +64,7 @@ class Lists:
 @pytest.mark.parametrize(
     "name, num_probes",
     slow_but(
-        [("large", 3), ("factored", LISTS + 5)],
+        [("large", 3)],
         itertools.product(["large", "no_bias", "factored"], [1, 3, LISTS, LISTS + 5]),
     ),
 )
@@ -92,6 +92,7 @@ def test_the_best_classes_of_the_best_lists_are_found(name, num_probes, tmp_path
         models.assert_same(signatures["top_k"](**inputs), expected)
 
 
+@pytest.mark.slow  # the previous test has k that need more lists
 @pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
 def test_enough_lists_are_searched_to_find_k_classes(ops, tmp_path):
     model = models.new_model("large")

@@ -38,9 +38,7 @@ def exported(model, folder):
     return size, loaded.serve(tf.constant(models.X))
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(["lsh", "inverted_file", "kernel_tree", "factored"], HEADS)
-)
+@pytest.mark.parametrize("name", slow_but(["lsh", "kernel_tree", "factored"], HEADS))
 def test_the_export_has_the_class_weights_once_and_no_training_state(name, tmp_path):
     model = built(HEADS[name]())
     size, logits = exported(model, tmp_path / "model")

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.slow import slow_but
 
 N, DIM, BATCH, SAMPLED = 500, 4, 12, 8
 X = np.random.default_rng(0).normal(size=(BATCH, DIM)).astype("float32")
@@ -51,7 +52,7 @@ def model_of(sampler="uniform", after=None, kind=keras.Sequential):
         (OURS, [], {"kind": WithOwnStep}, True),
     ],
 )
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", slow_but([True], [False, True]))
 def test_a_step_computes_all_class_rows_only_if_something_reads_the_logits(
     loss, metrics, options, is_read, eager
 ):
