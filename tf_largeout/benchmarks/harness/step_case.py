@@ -94,24 +94,22 @@ class StepCase:
 def measure_in_turns(cases, steps_per_turn, environments=None):
     """Returns the figures of each case, measured in turns of `steps_per_turn` steps.
 
-    `steps_per_turn` can be a list, with a number for each case. Each case has its own process.
-    All exist at the same time, and only one runs at a time. The figures contain the wall and
-    CPU time of each case, divided by that of the first case: the median over the turns, with
-    10th and 90th percentile. For `environments`, see `call_in_turns`.
+    Each case has its own process. All exist at the same time, and only one runs at a time. The
+    figures contain the wall and CPU time of each case, divided by that of the first case: the
+    median over the turns, with 10th and 90th percentile. For `environments`, see
+    `call_in_turns`.
     """
-    if isinstance(steps_per_turn, int):
-        steps_per_turn = [steps_per_turn] * len(cases)
     calls = [
-        functools.partial(case.figures_or_error, steps_per_turn=steps)
-        for case, steps in zip(cases, steps_per_turn, strict=True)
+        functools.partial(case.figures_or_error, steps_per_turn=steps_per_turn)
+        for case in cases
     ]
     found = [
         _KILLED if isinstance(figures, RuntimeError) else figures
         for figures in turns.call_in_turns(calls, environments)
     ]
     rows = [
-        {**dataclasses.asdict(case), "steps_per_turn": steps, **figures}
-        for case, steps, figures in zip(cases, steps_per_turn, found, strict=True)
+        {**dataclasses.asdict(case), "steps_per_turn": steps_per_turn, **figures}
+        for case, figures in zip(cases, found, strict=True)
     ]
     for row in rows[1:]:
         if "error" not in row and "error" not in rows[0]:
