@@ -38,9 +38,9 @@ FAULTS = [
     ),
     Fault(
         "a sampled class with the logit of the label ranks above the label",
-        _CORE + "candidates/candidates.cc",
-        "above += logits[i] > score;",
-        "above += logits[i] >= score;",
+        _CORE + "candidates/candidates_simd.cc",
+        "counts -= Load(buffer + i) > scores;",
+        "counts -= Load(buffer + i) >= scores;",
         ("tests/ops/candidate_ops_test.py", "tests/tags/candidates_test.py", *_SCANS),
     ),
     Fault(

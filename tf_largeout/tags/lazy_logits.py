@@ -145,17 +145,18 @@ class LazyLogits(OutputTag):
     def _sample(self, labels: tf.Tensor) -> SampledValues | HeadAndTail:
         """Draws classes for the examples.
 
-        A sampler that searches does so only for the selected examples. Other samplers draw for
-        all examples, because some draws depend on the position of the example in the batch.
+        A sampler that searches by features does so only for the selected examples. Other
+        samplers draw for all examples, because some draws depend on the position of the example
+        in the batch.
         """
-        layer = self.layer
-        if self._whole is not None and not layer.sampler.searches:
+        sampler = self.layer.sampler
+        if self._whole is not None and (sampler.uses_previous or not sampler.searches):
             tag, all_labels, rows = self._whole
             return _of_examples(tag._sample(all_labels), rows)
-        given = [self.flat_features, labels, layer]
-        if layer.sampler.uses_previous:
+        given = [self.flat_features, labels, self.layer]
+        if sampler.uses_previous:
             given.append(self._previous_labels(labels))
-        return layer.sampler.sample(*given)
+        return sampler.sample(*given)
 
     def _previous_labels(self, labels: tf.Tensor) -> tf.Tensor:
         """Returns the first label of the previous position, int64 `[B]`; -1 if there is none.
