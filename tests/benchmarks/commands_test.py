@@ -1,16 +1,19 @@
 """Each command of `python -m tf_largeout.benchmarks` runs with its default task and methods.
 
 Only sizes and times are smaller than by default. `retrieval` has one method here, because
-others may not be installed; retrieval_test.py has all of them.
+others may not be installed; retrieval_test.py has all of them. In the short suite, commands
+that measure many methods, rates or searches run with fewer of them.
 """
 
 import importlib
 import json
+import shlex
 
 import pytest
 import tensorflow as tf
 
 from tests.examples.tiny_dataset import TinyDataset, encode
+from tests.slow import slow_but
 from tf_largeout import datasets
 from tf_largeout.benchmarks import profile, retrieval
 from tf_largeout.benchmarks.__main__ import BENCHMARKS
@@ -30,6 +33,14 @@ COMMANDS = {
     "retrieval": "--k 5 --batches 4 --queries 8 --seconds 0.001 --training-seconds 0.05 "
     "--methods BruteForceIndex --out {out}/retrieval",
 }
+FEWER = {
+    "profile": "--methods ours",
+    "race": "--methods ours",
+    "tune": "--rates 1",
+    "search": "--settings exact 'inverted file, 4 probes'",
+}
+SHORT = [(name, name in FEWER) for name in COMMANDS]
+DEFAULTS = [(name, False) for name in FEWER]
 
 
 def _in_this_process(run):
@@ -61,10 +72,11 @@ def test_each_command_is_tested():
     assert set(COMMANDS) == set(BENCHMARKS)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_runs_with_its_defaults(name, tiny, tmp_path):
+@pytest.mark.parametrize("name, fewer", slow_but(SHORT, SHORT + DEFAULTS))
+def test_a_command_runs_with_its_defaults(name, fewer, tiny, tmp_path):
     path = tmp_path / "figures.json"
-    arguments = COMMANDS[name].format(out=tmp_path).split()
+    arguments = shlex.split(COMMANDS[name].format(out=tmp_path))
+    arguments += shlex.split(FEWER[name]) if fewer else []
     main = importlib.import_module(f"tf_largeout.benchmarks.{name}").main
     main([*arguments, "--json", str(path)])
     report = json.loads(path.read_text())
