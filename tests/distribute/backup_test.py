@@ -52,6 +52,7 @@ def assert_equal(one, other):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before, after", slow_but([(2, 3)], [(1, 1), (2, 2), (2, 3), (3, 1)]))
 def test_a_resumed_run_is_bit_identical_in_any_number_of_shards(tmp_path, before, after):
     whole = new_model(1)

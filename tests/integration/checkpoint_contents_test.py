@@ -135,12 +135,8 @@ CASES = {
 }
 SHORT = [
     "shards with a search",
-    "tower with free rows",
     "tower that shares its encoder",
     "factored",
-    "huffman",
-    "optimizer: loss scale",
-    "sampler: unigram, own",
 ]
 
 

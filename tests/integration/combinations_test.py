@@ -180,7 +180,7 @@ COMBINATIONS = {
     "mirrored functional": Combination(_functional, scope=_mirrored, sparse=False),
 }
 # These two cover most kinds of models, data, options and policies. The others are slow.
-SHORT = ("several at once", "tied, several labels in time")
+SHORT = ("several at once",)
 
 
 def _data(kind):
@@ -258,7 +258,7 @@ def _weights_after_fit(combination):
 @pytest.mark.parametrize(
     "name",
     slow_but(
-        ["several at once", "inverted file, several labels"],
+        ["several at once"],
         [name for name, combination in COMBINATIONS.items() if combination.sparse],
     ),
 )

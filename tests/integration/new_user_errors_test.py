@@ -300,6 +300,7 @@ def test_labels_of_the_types_of_pandas_are_converted_as_the_guide_says(labels, a
     fitted(as_ids(labels))
 
 
+@pytest.mark.slow
 def test_the_ways_out_that_messages_name_work():
     factored(tf.sparse.from_dense(np.eye(N, dtype="float32")[Y]))
     fitted(tf.sparse.from_dense(np.eye(N, dtype="float32")[Y]))

@@ -18,10 +18,13 @@ def messages(caplog):
     "optimizer, instead",
     [
         ("adam", "LazyAdam"),
-        (lambda: keras.optimizers.SGD(0.1, momentum=0.5), "LazySGD"),
-        (
+        pytest.param(
+            lambda: keras.optimizers.SGD(0.1, momentum=0.5), "LazySGD", marks=pytest.mark.slow
+        ),
+        pytest.param(
             lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adagrad()),
             "LazyAdagrad",
+            marks=pytest.mark.slow,
         ),
     ],
 )
@@ -41,6 +44,7 @@ def test_a_dense_optimizer_of_a_hierarchical_layer_gives_one_warning(caplog):
     assert f"Nadam reads and writes all {N} x 3 numbers" in message
 
 
+@pytest.mark.slow
 def test_row_sparse_updates_give_no_warning(caplog):
     one_dense = keras.Sequential([keras.Input([3]), keras.layers.Dense(3)])
     fitted(optimizer="sgd")
@@ -135,7 +139,7 @@ def stop_by(name):
     [
         "perplexity",
         pytest.param(tflo.metrics.MacroRecallAtK(2, N), marks=pytest.mark.slow),
-        tflo.metrics.NDCG(2),
+        pytest.param(tflo.metrics.NDCG(2), marks=pytest.mark.slow),
     ],
 )
 def test_early_stopping_on_a_metric_that_is_nan_in_training_gives_a_warning(caplog, metric):

@@ -60,6 +60,7 @@ def test_replicas_are_bit_identical(sampler, optimizer):
         np.testing.assert_array_equal(*values, err_msg=path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler, optimizer",
     slow_but([pair for pair in PAIRS if pair[0] == "lsh head"], PAIRS),
@@ -231,6 +232,7 @@ def test_an_optimizer_created_outside_the_scope_raises_an_error():
         train(model, 0, 1)
 
 
+@pytest.mark.slow
 def test_an_overflow_on_one_replica_changes_no_weights():
     keras.config.set_dtype_policy("mixed_float16")
     try:

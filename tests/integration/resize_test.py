@@ -77,6 +77,7 @@ def test_a_started_search_includes_the_new_classes(capfd):
     assert tf.reduce_mean(tf.cast(tf.reduce_any(found == best, axis=1), tf.float32)) > 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_shards", slow_but([3], [1, 3]))
 def test_lsh_tables_keep_their_rebuild_schedule(num_shards):
     model = _model(samplers.LSHSampler(20, rebuild_every=2, seed=3), num_shards, eagerly=True)

@@ -31,6 +31,7 @@ pytestmark = pytest.mark.portable
 ALL = np.tile(np.arange(-1, N), (BATCH, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form, num_shards, is_built",
     slow_but(
@@ -149,6 +150,7 @@ BUILT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before, after, kind", slow_but([(3, 3, "file")], OTHER_SHARDS))
 @pytest.mark.parametrize("form, name, empty", slow_but(BUILT[2:], BUILT))
 def test_another_number_of_shards_continues_with_a_new_structure(

@@ -124,6 +124,7 @@ def test_the_projection_equals_that_of_one_tree():
     np.testing.assert_array_equal(np.concatenate(state(sharded, "rows")).shape, [N, 3])
 
 
+@pytest.mark.slow
 def test_counts_are_exact_if_sums_are_out_of_date():
     model = rebuilt("tree: own", 3)
     head = model.layers[-1]

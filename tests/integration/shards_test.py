@@ -185,6 +185,7 @@ def test_loading_weights_of_another_shape_reports_both_shapes(tmp_path):
         other.load_weights(tmp_path / "a.weights.h5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_shards", slow_but([3], [1, 3]))
 def test_a_failing_step_changes_no_shard(num_shards):
     """An id out of range in one shard stops the step for all shards."""
