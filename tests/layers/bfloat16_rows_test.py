@@ -120,6 +120,7 @@ def test_weights_are_in_bfloat16_and_slots_and_biases_in_float32():
     assert dtypes == {"float32"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_shards", slow_but([2], [1, 2]))
 def test_no_tensor_of_a_training_step_grows_with_the_number_of_classes(num_shards):
     num_classes = 2018
@@ -143,6 +144,7 @@ def test_each_optimizer_learns_as_with_float32(optimizer):
     np.testing.assert_allclose(results[0]["loss"], results[1]["loss"], rtol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", slow_but(["nesterov"], OPTIMIZERS))
 def test_exact_losses_train_as_with_float32(optimizer):
     results = []
@@ -215,6 +217,7 @@ def test_each_loss_has_the_value_and_the_gradient_of_equal_float32_rows(name):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer, num_shards, name",
     slow_but(
@@ -332,6 +335,7 @@ def test_config_keeps_the_dtype():
     assert tflo.layers.LargeOutput.from_config(config).embeddings_dtype == "bfloat16"
 
 
+@pytest.mark.slow
 def test_resized_rows_stay_in_bfloat16():
     model = compiled(layer())
     fit(model)
@@ -341,6 +345,7 @@ def test_resized_rows_stay_in_bfloat16():
     resized.fit(X, Y, BATCH, verbose=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
 def test_exports_keep_rows_in_bfloat16(ops, tmp_path):
     model = model_of(layer(use_bias=ops == "core"))
@@ -413,6 +418,7 @@ def test_optimizers_of_keras_are_an_error(optimizer):
         fit(model)
 
 
+@pytest.mark.slow
 def test_rows_on_a_gpu_are_an_error(monkeypatch):
     monkeypatch.setattr(devices, "is_on_gpu", lambda variable: variable.dtype == "bfloat16")
     with pytest.raises(ValueError, match="memory of the CPU.*Build the model in"):

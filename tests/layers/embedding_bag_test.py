@@ -183,7 +183,7 @@ def test_low_precision_sums_in_the_dtype_of_the_variable(dtype, training):
 @pytest.mark.parametrize(
     "dtype, row, given",
     slow_but(
-        [("float32", 2**24 + 1, "int32"), ("mixed_float16", 2049, "int32")],
+        [("float32", 2**24 + 1, "int32")],
         [
             (dtype, row, given)
             for dtype, row in [
@@ -233,6 +233,7 @@ def _sequential():
     return keras.Sequential([layers.EmbeddingBag(ROWS, DIM), head])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`shuffle=True` was passed")
 @pytest.mark.parametrize(
     "make",

@@ -164,13 +164,14 @@ def trained_weights():
     return trained().get_weights()
 
 
-@pytest.mark.parametrize("what", slow_but(set(CHECKS) - {"saved_model"}, CHECKS))
+@pytest.mark.parametrize("what", slow_but(["embeddings", "prediction"], CHECKS))
 def test_pending_folds_are_applied_before_rows_are_read(what, tmp_path):
     model = new_model()
     model.set_weights(trained_weights())
     CHECKS[what](model, tmp_path)
 
 
+@pytest.mark.slow
 @in_float64
 def test_pending_folds_of_float64_layers_are_applied_before_rows_are_read():
     model = trained()
@@ -180,6 +181,7 @@ def test_pending_folds_of_float64_layers_are_applied_before_rows_are_read():
     assert max(model.layers[-1].drift().values()) < 1e-9
 
 
+@pytest.mark.slow
 def test_training_continues_after_rows_are_read():
     model = trained(20)
     model.predict(QUERIES, verbose=0)
@@ -187,6 +189,7 @@ def test_training_continues_after_rows_are_read():
     check_embeddings(fit(model, 20, 33), None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", slow_but(["model"], ["model", "weights", "checkpoint"]))
 def test_a_resumed_run_is_bit_identical(form, tmp_path):
     whole, resumed = trained(), new_model()
@@ -236,6 +239,7 @@ def test_files_of_versions_without_folds_can_be_loaded():
         layer.load_own_variables({"0": store["0"]})
 
 
+@pytest.mark.slow
 def test_training_applies_pending_folds_only_to_the_rows_it_reads():
     """Only computing the logits reads all rows, and these losses do not use logits."""
     model = new_model()

@@ -54,7 +54,9 @@ class Both(losses.ZLoss):
 
 @pytest.mark.parametrize(
     "loss, metrics",
-    [(Both, []), (losses.ZLoss, [losses.ZLoss(), metrics.Perplexity()])],
+    slow_but(
+        [(Both, [])], [(Both, []), (losses.ZLoss, [losses.ZLoss(), metrics.Perplexity()])]
+    ),
     ids=["two losses", "the loss as a metric"],
 )
 def test_each_batch_takes_one_step(loss, metrics):
@@ -168,6 +170,7 @@ def test_predictions_are_exact_logits_and_top_k_sorts_them(bias):
     assert (layer.bias is None) == (not bias)
 
 
+@pytest.mark.slow
 def test_an_exported_model_gives_the_logits(tmp_path):
     one = trained(trunk=nothing)
     one.export(tmp_path / "model", verbose=False)

@@ -214,6 +214,7 @@ def test_top_k_of_features_that_are_not_finite_raises_an_error():
             layer.top_k(np.full([1, DIM], np.nan), 1, absolute=absolute)
 
 
+@pytest.mark.slow
 def test_training_metrics_report_perplexity_and_nan_for_ranks():
     kinds = [metrics.PrecisionAtK(1), metrics.Perplexity()]
     one = model(metrics=kinds, run_eagerly=True)

@@ -147,7 +147,7 @@ class AgainstNumpy:
 @pytest.mark.parametrize(
     "name, dtype",
     slow_but(
-        [*((name, "float64") for name in LOSSES), ("z_loss", "float32")],
+        [("z_loss", "float64"), ("spherical_softmax", "float64")],
         itertools.product(LOSSES, ["float32", "float64"]),
     ),
 )
@@ -205,6 +205,7 @@ def dense_copy(layer, loss=None):
     return DenseLayer(layer.class_embeddings().numpy(), layer.bias.numpy(), loss)
 
 
+@pytest.mark.slow
 @in_float64
 @pytest.mark.parametrize("weight", slow_but([0.3], [0.0, 0.3, 1.0]))
 def test_sparse_targets_in_a_custom_loop(weight):
@@ -245,6 +246,7 @@ def test_sparse_targets_in_fit():
     assert_close(one.layers[-1].class_embeddings(), dense.kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy, scale",
     slow_but(
@@ -282,6 +284,7 @@ def test_the_learning_rate_follows_a_schedule():
     pair.fit(*data()).check_equal()
 
 
+@pytest.mark.slow
 @in_float64
 def test_the_learning_rate_can_be_set_between_steps():
     pair = Pair("z_loss", run_eagerly=True).fit(*data(BATCH))

@@ -41,7 +41,7 @@ def test_two_calls_in_a_step_of_fit_raise_an_error(eager):
     assert bits(one) == before
 
 
-@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize("in_graph", slow_but([False], [False, True]))
 def test_two_calls_in_a_custom_loop_raise_an_error(in_graph):
     layer, variable = built_head(), tf.Variable(X)
 
@@ -59,6 +59,7 @@ def test_two_calls_in_a_custom_loop_raise_an_error(in_graph):
     assert bits(layer) == before
 
 
+@pytest.mark.slow
 def test_two_calls_in_different_functions_raise_an_error_in_the_step():
     layer, variable = built_head(), tf.Variable(X)
     value_of = tf.function(lambda features: LOSS(Y, layer(features, training=True)))
@@ -68,7 +69,7 @@ def test_two_calls_in_different_functions_raise_an_error_in_the_step():
         tape.gradient(value, variable)
 
 
-@pytest.mark.parametrize("in_graph", [False, True])
+@pytest.mark.parametrize("in_graph", slow_but([False], [False, True]))
 def test_consecutive_steps_are_allowed(in_graph):
     layer, variable = built_head(), tf.Variable(X)
 
@@ -111,6 +112,7 @@ def test_a_call_in_an_interrupted_step_does_not_count():
     assert traceback is not None and steps_of(layer) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 def test_two_calls_of_a_frozen_layer_train_the_layers_before_it(eager):
     one = model_of_two_calls(eager, trainable=False)

@@ -182,6 +182,7 @@ def test_ranking_by_absolute_values_raises_an_error(training):
         losses.AbsoluteSoftmaxLoss()(labels, logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "output",
     slow_but([layers.HuffmanOutput], [layers.HierarchicalOutput, layers.HuffmanOutput]),

@@ -176,6 +176,7 @@ def test_training_metrics_are_exact_or_not_known():
     assert np.isnan(precision.result())
 
 
+@pytest.mark.slow
 def test_a_saved_model_continues_like_the_original(tmp_path):
     problem = Problem(counts=COUNTS)
     model = keras.Sequential([keras.Input([DIM]), problem.layer])
@@ -190,6 +191,7 @@ def test_a_saved_model_continues_like_the_original(tmp_path):
     np.testing.assert_array_equal(loaded.layers[-1].leaf_of_class, problem.layer.leaf_of_class)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
 def test_an_export_finds_the_best_classes(ops, tmp_path):
     problem = Problem(counts=COUNTS)

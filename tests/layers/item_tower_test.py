@@ -95,6 +95,7 @@ NORMALIZED, CAPPED = {"normalize": True, "scale": 5.0}, {"logit_soft_cap": 2.0}
 BOTH = {**NORMALIZED, **CAPPED}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", slow_but([BOTH], [NORMALIZED, CAPPED, BOTH]))
 def test_answers_follow_the_current_weights(options, tmp_path):
     keras.utils.set_random_seed(2)
@@ -167,6 +168,7 @@ def test_new_classes_need_features_but_no_training():
     np.testing.assert_allclose(logits[:, N:], logits[:, :2], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_several_features_and_sparse_gradients_of_free_rows():
     inputs = {
         "word": keras.Input([], dtype="int64", name="word"),
@@ -253,6 +255,7 @@ def test_a_clone_shares_the_encoder_as_the_model_does():
     assert own.layers[-1].tower.encoder is not own.layers[0]  # of the same name, but another
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_features_needs_a_model_with_features(tmp_path, monkeypatch):
     model = _model(_tower(free_rows=True))
     with monkeypatch.context() as earlier:  # versions that did not track the features

@@ -45,7 +45,7 @@ MODES = {"graph": {}, "eager": {"run_eagerly": True}, "two steps": {"steps_per_e
 @pytest.mark.parametrize(
     "call, mode",
     slow_but(
-        [("arrays", "graph"), ("dataset", "eager"), ("arrays", "two steps")],
+        [("arrays", "graph")],
         itertools.product(CALLS, MODES),
     ),
 )
@@ -98,6 +98,7 @@ def test_predict_warns_and_other_methods_do_not(warnings):
     assert warnings() == []
 
 
+@pytest.mark.slow
 def test_exported_models_do_not_count(warnings, tmp_path):
     model = new_model()
     model.predict(X, verbose=0)

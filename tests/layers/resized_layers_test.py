@@ -78,6 +78,7 @@ def test_resized_factors_contain_kept_and_new_rows(num_classes, num_kept, bias):
     assert max(head.drift().values()) < 1e-6
 
 
+@pytest.mark.slow
 def test_the_learning_rate_schedule_of_a_factored_output_continues():
     rate = keras.optimizers.schedules.PolynomialDecay(2.0, 30, 0.0)
     model = keras.Sequential([keras.Input([DIM]), FactoredOutput(N, rate)])
@@ -120,6 +121,7 @@ def test_kept_classes_keep_their_clusters_and_new_classes_join_the_smallest():
     assert copy["layers"][-1]["config"]["num_clusters"] == 4
 
 
+@pytest.mark.slow
 def test_a_permuted_hierarchical_output_equals_the_original():
     model = _hierarchical(np.random.default_rng(0).integers(0, 4, N))
     permuted = tflo.resize_classes(model, N, PERMUTATION)
@@ -136,7 +138,7 @@ def _five_clusters():
     return _hierarchical(np.arange(N) % 5)
 
 
-@pytest.mark.parametrize("num_classes", [2, 60])
+@pytest.mark.parametrize("num_classes", slow_but([60], [2, 60]))
 def test_all_classes_of_a_hierarchical_output_may_be_new(num_classes):
     grown = tflo.resize_classes(_five_clusters(), num_classes, [])
     sizes = np.bincount(grown.layers[-1].cluster_of_class)
@@ -196,7 +198,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but(["tied bag", "subclassed"], MODELS))
+@pytest.mark.parametrize("name", slow_but(["tied bag"], MODELS))
 def test_only_weights_of_classes_are_resized(name):
     model = MODELS[name]()
     loss = tflo.losses.SampledSoftmaxLoss()
@@ -263,6 +265,7 @@ def test_weights_per_class_after_the_output_layer_raise_an_error():
         tflo.resize_classes(model, GROWN)
 
 
+@pytest.mark.slow
 def test_mixed_precision_and_loss_scaling_continue():
     keras.config.set_dtype_policy("mixed_float16")
     try:

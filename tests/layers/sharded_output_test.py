@@ -147,6 +147,7 @@ def test_training_options_are_bit_identical_to_one_shard(settings):
     assert_equal(weights(one), weights(sharded))
 
 
+@pytest.mark.slow
 def test_a_low_precision_step_is_bit_identical_to_one_shard():
     one, sharded = (
         new_model(
@@ -163,6 +164,7 @@ def test_a_low_precision_step_is_bit_identical_to_one_shard():
     assert_equal(weights(one), weights(sharded))
 
 
+@pytest.mark.slow
 def test_fit_builds_a_model_without_an_input():
     def model(num_shards):
         keras.utils.set_random_seed(7)
@@ -243,6 +245,7 @@ def test_resizing_to_fewer_classes_than_shards_raises_an_error():
         tflo.resize_classes(model, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ops", slow_but(["core"], ["core", "custom"]))
 def test_exports_and_indexes_gather_the_rows(ops, tmp_path):
     model = new_model(3, "SampledSoftmaxLoss", "uniform", "LazyAdam", run_eagerly=True)

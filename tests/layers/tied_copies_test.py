@@ -97,6 +97,7 @@ def test_a_subclassed_model_may_list_its_parts_in_any_order(order, tmp_path):
     assert_tied(loaded)
 
 
+@pytest.mark.slow
 def test_two_heads_share_one_table(tmp_path):
     table = TABLES["embedding"]()
     ids = keras.Input([STEPS], dtype="int32")

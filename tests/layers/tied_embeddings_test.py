@@ -22,7 +22,6 @@ TABLES = {
     "reversible": lambda: keras.layers.ReversibleEmbedding(WORDS, DIM, name="table"),
     "bfloat16": lambda: keras.layers.Embedding(WORDS, DIM, dtype="bfloat16", name="table"),
 }
-every_table = pytest.mark.parametrize("make_table", TABLES.values(), ids=TABLES)
 
 
 def language_model(table, output):
@@ -79,9 +78,9 @@ def test_losses_equal_those_of_plain_keras_with_a_shared_variable(make_table):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
-@every_table
-def test_there_is_one_table_in_memory_and_in_the_file(make_table, tmp_path):
-    model = tied(make_table)
+@pytest.mark.parametrize("name", slow_but(["embedding"], TABLES))
+def test_there_is_one_table_in_memory_and_in_the_file(name, tmp_path):
+    model = tied(TABLES[name])
     shapes = [tuple(weight.shape) for weight in model.trainable_variables]
     assert shapes.count((WORDS, DIM)) == 1
     model.fit(X, Y, verbose=0)
@@ -183,6 +182,7 @@ def test_a_table_in_bfloat16_trains_about_as_one_in_float32(loss, normalize):
     np.testing.assert_allclose(*histories, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_a_variable_can_be_tied_and_its_layer_saves_it(tmp_path):
     table = TABLES["embedding"]()
     table.build()
@@ -217,6 +217,7 @@ def test_two_replicas_keep_equal_tables():
     np.testing.assert_array_equal(*parts)
 
 
+@pytest.mark.slow
 def test_a_frozen_table_does_not_change():
     model = tied()
     model.get_layer("table").trainable = False

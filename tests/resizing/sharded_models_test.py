@@ -65,6 +65,7 @@ CASES = [
 SHORT = [("fewer", 3, "averages")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change, num_shards, optimizer", slow_but(SHORT, CASES))
 def test_all_variables_equal_those_of_one_shard(change, num_shards, optimizer):
     """After the change and after more training, and the losses."""

@@ -17,6 +17,7 @@ from tests.resize_problem import (
     fit,
     state,
 )
+from tests.slow import slow_but
 from tf_largeout.classes.class_changes import ClassChange
 
 RANDOM = np.random.default_rng(0)
@@ -48,8 +49,16 @@ def _several():
     return _model({"words": WORDS, "numbers": NUMBERS}, encoder)
 
 
-@pytest.mark.parametrize("unigram", [False, True], ids=["uniform", "unigram"])
-@pytest.mark.parametrize("kept", [np.arange(N), KEPT, KEPT[:20]], ids=["all", "some", "few"])
+@pytest.mark.parametrize("unigram", slow_but([True], [False, True]), ids=["uniform", "unigram"])
+@pytest.mark.parametrize(
+    "kept",
+    [
+        pytest.param(np.arange(N), marks=pytest.mark.slow),
+        KEPT,
+        pytest.param(KEPT[:20], marks=pytest.mark.slow),
+    ],
+    ids=["all", "some", "few"],
+)
 def test_kept_classes_keep_scores_and_state_and_training_continues(kept, unigram, tmp_path):
     counts = np.arange(N) + 1
     sampler = tflo.samplers.UnigramSampler(8, counts=counts, seed=2) if unigram else None
@@ -84,6 +93,7 @@ def test_kept_classes_keep_scores_and_state_and_training_continues(kept, unigram
         np.testing.assert_array_equal(others, values, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_model_with_the_same_classes_trains_like_the_original():
     model = _model()
     order = np.random.default_rng(3).permutation(N)
@@ -100,6 +110,7 @@ def test_a_model_with_the_same_classes_trains_like_the_original():
     np.testing.assert_allclose(fewer, logits[:, :9], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_several_features_and_an_encoder_that_encodes_the_inputs_too():
     model = _several()
     logits = model.predict(X, verbose=0)
