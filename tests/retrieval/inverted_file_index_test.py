@@ -44,6 +44,7 @@ def _exact(rows, bias=0.0, k=K):
     return np.argsort(-(QUERIES @ rows.T + bias), axis=1, kind="stable")[:, :k]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "has_bias, target",
     slow_but([(True, 0.95)], itertools.product([True, False], [0.95, 0.99])),
@@ -100,6 +101,7 @@ def _clusters(count, seed):
     return (drawn + 0.3 * random.standard_normal((count, DIM))).astype("float32")
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_other_queries():
     rows, queries = _clusters(N, seed=1), _clusters(712, seed=2)
     index = InvertedFileIndex().build(rows, queries=queries[:512])
@@ -119,6 +121,7 @@ def test_a_search_of_all_lists_is_exact(settings):
     assert _recall(index.top_k(QUERIES, K)[1], _exact(ROWS, BIAS)) == 1
 
 
+@pytest.mark.slow
 def test_a_search_of_all_lists_scores_all_of_many_classes():
     index, exact = InvertedFileIndex(num_probes=1).build(ROWS), BruteForceIndex().build(ROWS)
     np.testing.assert_array_equal(index.top_k(QUERIES, N)[1], exact.top_k(QUERIES, N)[1])
@@ -139,6 +142,7 @@ def test_filters_leave_the_best_of_the_others():
     assert ids.numpy().tolist() == [[-1, -1, -1]]
 
 
+@pytest.mark.slow
 def test_all_k_classes_are_found_however_many_are_excluded_or_removed():
     index = InvertedFileIndex(num_probes=1).build(ROWS)
     index.remove(np.arange(0, N, 2))
@@ -222,6 +226,7 @@ def test_a_loaded_index_is_bit_identical(tmp_path):
         BruteForceIndex.load(tmp_path / "index")
 
 
+@pytest.mark.slow
 def test_searches_can_run_during_changes():
     index = InvertedFileIndex(num_probes=5).build(ROWS)
     expected = index.top_k(QUERIES, 1)[1].numpy()
@@ -240,6 +245,7 @@ def test_searches_can_run_during_changes():
     assert index.num_classes == N + 30
 
 
+@pytest.mark.slow
 def test_a_search_in_a_function_equals_an_eager_one(built):
     @tf.function(
         input_signature=[tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)]

@@ -52,7 +52,7 @@ def assert_equal(found, scores_and_ids):
 
 @pytest.mark.parametrize(
     "form, has_index",
-    slow_but([(None, False), ("sets", True)], itertools.product([None, *FORMS], [False, True])),
+    slow_but([(None, False)], itertools.product([None, *FORMS], [False, True])),
 )
 def test_the_last_position_that_is_not_masked_is_used(model, form, has_index):
     index, head = None, model.layers[-1]

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.portable
 N, X, K = models.N, models.X, models.K
 EXCLUDE = harness.pad([[1, 2, 3, 3], [5], [], [7, 8], [0]])  # Any classes.
 # One of each structure of inputs and outputs; tests of `top_k` have all layers.
-SHORT = ["large", "several_inputs", "sequences"]
+SHORT = ["large"]
 each_model = pytest.mark.parametrize("name", slow_but(SHORT, models.MODELS))
 
 
@@ -123,6 +123,7 @@ def test_no_examples_give_an_empty_result(name, has_exclude):
     assert scores.shape == ids.shape == (*leading, K)
 
 
+@pytest.mark.slow
 def test_replicas_share_batches_and_an_incomplete_last_batch():
     with tf.distribute.MirroredStrategy(["cpu:0", "cpu:1"]).scope():
         one = models.new_model("large")
@@ -165,7 +166,10 @@ def test_an_index_of_other_classes_raises_an_error(model, name, value):
 
 @pytest.mark.parametrize(
     "make",
-    [BruteForceIndex, LSHIndex, lambda: InvertedFileIndex(num_probes=1)],
+    slow_but(
+        [BruteForceIndex],
+        [BruteForceIndex, LSHIndex, lambda: InvertedFileIndex(num_probes=1)],
+    ),
     ids=["brute force", "lsh", "inverted file"],
 )
 def test_an_index_without_the_bias_or_with_old_rows_raises_an_error(make):
@@ -202,7 +206,9 @@ def test_a_model_with_another_output_raises_an_error(model, make):
         predict_top_k(make(model), X, K, verbose=0)
 
 
-@pytest.mark.parametrize("scores", ["logit", "softmax", "top_k_softmax", "sigmoid"])
+@pytest.mark.parametrize(
+    "scores", slow_but(["softmax"], ["logit", "softmax", "top_k_softmax", "sigmoid"])
+)
 def test_a_k_above_the_number_of_classes_is_padded_as_in_an_index(model, scores):
     layer, padding = model.layers[-1], -np.inf if scores == "logit" else 0
     index = BruteForceIndex().build(layer.class_embeddings(), layer.bias)

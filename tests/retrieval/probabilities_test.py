@@ -90,6 +90,7 @@ def softmax_of_found(logits, ids):
     return terms / np.maximum(terms.sum(axis=1, keepdims=True), 1e-300)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ops", slow_but(["custom"], ["core", "custom"]))
 def test_the_softmax_over_the_top_k_is_that_of_the_classes_found(model, ops, tmp_path):
     head, logits = model.layers[-1], models.logits_of(model, "large")

@@ -22,7 +22,7 @@ def text_file(folder):
 
 @pytest.mark.parametrize(
     "given",
-    [lambda _: NAMES, lambda _: np.array(NAMES), text_file],
+    slow_but([text_file], [lambda _: NAMES, lambda _: np.array(NAMES), text_file]),
     ids=["list", "array", "file"],
 )
 @pytest.mark.parametrize("ops", slow_but(["custom"], ["core", "custom"]))

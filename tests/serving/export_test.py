@@ -72,6 +72,7 @@ def test_the_export_has_default_values_of_k_and_exclude(tmp_path):
     assert tf.make_ndarray(defaults["exclude"]).shape == (1, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sampler, ops",
     slow_but(
@@ -98,6 +99,7 @@ def test_a_shared_table_is_exported_once(tmp_path):
     assert shapes.count((models.N, models.DIM)) == 1
 
 
+@pytest.mark.slow
 def test_an_export_does_not_change_the_model(tmp_path):
     model = models.new_model("hash_tables")
     before = [one.numpy().tobytes() for one in model.variables]
@@ -106,6 +108,7 @@ def test_an_export_does_not_change_the_model(tmp_path):
     models.fit(model)
 
 
+@pytest.mark.slow
 def test_a_mixed_precision_export_equals_its_layer(tmp_path):
     model = keras.Sequential([keras.Input([models.DIM]), models.head(dtype="mixed_bfloat16")])
     serving.export(model, tmp_path / "1", k=models.K)
@@ -116,6 +119,7 @@ def test_a_mixed_precision_export_equals_its_layer(tmp_path):
     models.assert_same(found, {"scores": scores, "ids": ids})
 
 
+@pytest.mark.slow
 def test_a_mixed_precision_model_without_an_input_takes_float32(tmp_path):
     dense = keras.layers.Dense(models.DIM, dtype="mixed_bfloat16")
     model = keras.Sequential([dense, models.head()])

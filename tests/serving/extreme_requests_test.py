@@ -18,7 +18,7 @@ LAYERS = {
     "indexed": models.head,
 }
 KINDS = [f"{name} {ops}" for name in LAYERS for ops in ("core", "custom")]
-SHORT = ["large core", "large custom", "factored custom"]
+SHORT = ["large core", "factored custom"]
 
 
 @pytest.fixture(scope="module", params=slow_but(SHORT, KINDS))
@@ -103,6 +103,7 @@ def test_exclude_may_have_one_row_and_ids_of_no_class(exported):
         )
 
 
+@pytest.mark.slow
 def test_zero_weights_support_features_up_to_the_largest_float(tmp_path):
     head = layers.LargeOutput(models.N, embeddings_initializer="zeros")
     model = keras.Sequential([keras.Input([models.DIM]), head])

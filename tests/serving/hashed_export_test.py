@@ -40,6 +40,7 @@ def signatures_of(model, index, folder):
     return tf.saved_model.load(str(folder)).signatures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "hash, removed",
     slow_but([("wta", [3, 5])], itertools.product(HASHES, [[], [3, 5]])),

@@ -128,6 +128,7 @@ def test_an_index_of_other_rows_raises_an_error(index, message, tmp_path):
         serving.export(models.new_model("large"), tmp_path / "1", index=index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, ops",
     slow_but(

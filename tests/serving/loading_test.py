@@ -155,6 +155,7 @@ def test_an_example_that_is_not_finite_changes_no_other_example(exported, progra
     models.assert_same(answer, expected)
 
 
+@pytest.mark.slow
 def test_empty_batches_and_exclusion_of_almost_all_classes_are_supported(exported, program):
     folder, logits = exported[0] / "large" / "1", exported[1]["large"]
     answer = host.run(program, folder, "serving_default", {"features": models.X[:0]})

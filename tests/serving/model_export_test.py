@@ -38,7 +38,7 @@ def exported(model, folder):
     return size, loaded.serve(tf.constant(models.X))
 
 
-@pytest.mark.parametrize("name", slow_but(["lsh", "kernel_tree", "factored"], HEADS))
+@pytest.mark.parametrize("name", slow_but(["lsh", "factored"], HEADS))
 def test_the_export_has_the_class_weights_once_and_no_training_state(name, tmp_path):
     model = built(HEADS[name]())
     size, logits = exported(model, tmp_path / "model")
@@ -56,6 +56,7 @@ def test_the_export_contains_the_clusters_of_a_hierarchical_output(tmp_path):
     np.testing.assert_allclose(logits, model(models.X), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_model_keeps_its_training_state(tmp_path):
     model = models.new_model("hash_tables")
     before = {one.path: one.numpy() for one in model.variables}
