@@ -157,6 +157,7 @@ def _random_steps(model):
     return model.head.class_embeddings()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, dtype",
     [

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.slow import slow_but
 from tests.source_tree import KERAS_OVERRIDES, name, python_files
 from tf_largeout import keras_internals
 
@@ -35,7 +36,7 @@ def recording_model(function, **compile_arguments):
     return model, recorder.found
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 def test_predict_is_running_in_predict_alone(eager):
     model, found = recording_model(
         lambda x: keras_internals.is_running(keras.Model.predict), run_eagerly=eager
@@ -57,7 +58,7 @@ def test_export_is_running_in_export(tmp_path):
     assert True in found
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 def test_a_step_finds_what_the_callbacks_of_fit_monitor(eager):
     model, found = recording_model(
         lambda x: keras_internals.monitored_names(), run_eagerly=eager
@@ -73,7 +74,7 @@ def test_a_step_finds_what_the_callbacks_of_fit_monitor(eager):
     assert found and not any(found)
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 def test_a_step_finds_class_weight(eager):
     model, found = recording_model(
         lambda x: keras_internals.uses_class_weight(), run_eagerly=eager
@@ -127,7 +128,7 @@ def test_the_methods_of_optimizers_that_write_files_are_running(method):
     assert True in found
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 def test_a_layer_finds_the_step_that_calls_it(eager):
     model, found = recording_model(
         lambda x: (
@@ -266,6 +267,7 @@ def test_a_tensor_is_symbolic_where_keras_infers_shapes_alone():
     assert recorder.found == [False, False]
 
 
+@pytest.mark.slow
 def test_under_a_strategy_a_loss_gets_symbolic_predictions_before_the_first_step():
     found = []
 
@@ -421,6 +423,7 @@ def _parameters(function):
     return list(inspect.signature(function).parameters)
 
 
+@pytest.mark.slow
 def test_after_an_error_in_a_loss_the_next_call_traces_again():
     errors = [ValueError("wrong")]
 

@@ -118,6 +118,7 @@ def test_without_the_table_of_keras_only_names_are_missing(monkeypatch):
     assert table["perplexity"] is tflo.metrics.Perplexity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", slow_but(["taylor_softmax_loss"], SPHERICAL_LOSSES))
 def test_a_loss_of_the_spherical_family_by_name_trains(loss):
     model = keras.Sequential([keras.Input((4,)), tflo.layers.FactoredOutput(30, 0.1)])

@@ -154,7 +154,10 @@ def test_copies_and_saved_models_keep_the_ranking(kind, tmp_path):
         assert_best(found, kind, model)
 
 
-@pytest.mark.parametrize("loss", ["absolute_softmax_loss", ["absolute_softmax_loss"]])
+@pytest.mark.parametrize(
+    "loss",
+    slow_but(["absolute_softmax_loss"], ["absolute_softmax_loss", ["absolute_softmax_loss"]]),
+)
 def test_weights_loaded_into_a_compiled_model_rank_by_its_loss(loss, tmp_path):
     trained("absolute").save_weights(tmp_path / "model.weights.h5")
     model = keras.Sequential([keras.Input([DIM]), large()])

@@ -141,6 +141,7 @@ def test_an_export_to_an_impossible_path_fails_before_the_work(tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.slow
 def test_a_model_with_a_tied_table_is_built_as_the_message_says():
     table = keras.layers.ReversibleEmbedding(N, DIM)
     tokens = keras.Input([2], dtype="int32")

@@ -36,6 +36,7 @@ def data(monkeypatch):
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stock", slow_but([(("tf_nn_nce",),)], [(("tf_nn_nce",),), (demo.STOCK,)])
 )

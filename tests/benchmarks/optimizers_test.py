@@ -3,6 +3,7 @@ import importlib
 import pytest
 import tensorflow as tf
 
+from tests.slow import slow_but
 from tf_largeout.benchmarks.harness.step_case import dense_task
 from tf_largeout.benchmarks.methods.method_table import METHODS
 
@@ -23,7 +24,7 @@ def _products_of_a_step(method, optimizer):
     return sum("MatMul" in node.op for graph in graphs for node in graph.node)
 
 
-@pytest.mark.parametrize("method", ["ours", "tf_nn_sampled_softmax"])
+@pytest.mark.parametrize("method", slow_but(["ours"], ["ours", "tf_nn_sampled_softmax"]))
 def test_no_optimizer_computes_all_gradients(method):
     # Encoder: outputs and the gradient of its kernel. Classes: logits and two gradients.
     products = _products_of_a_step(method, "none")

@@ -54,6 +54,7 @@ def test_exact_metrics_are_those_of_evaluate_and_do_not_change_training():
         np.testing.assert_allclose(history[f"exact_{name}"], [value], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_evaluations_within_an_epoch_and_a_sample(tmp_path):
     exact = ExactMetrics({"x": X}, Y, np.ones(64), num_examples=10, every=3)
     assert len(exact._y) == 10
@@ -73,6 +74,7 @@ def test_evaluations_within_an_epoch_and_a_sample(tmp_path):
     np.testing.assert_allclose(whole.results[-1]["loss"], expected, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_other_callbacks_see_the_numbers(tmp_path):
     stop = keras.callbacks.EarlyStopping("exact_loss", mode="min", min_delta=100, patience=1)
     log = keras.callbacks.CSVLogger(tmp_path / "log.csv")
@@ -181,6 +183,7 @@ def test_after_rejected_labels_the_corrected_fit_works(wrong):
     _fit(model, epochs=1)
 
 
+@pytest.mark.slow
 def test_after_an_error_of_a_metric_the_corrected_fit_works_with_the_same_optimizer():
     model = _model()
     optimizer, loss = model.optimizer, model.loss
@@ -215,6 +218,7 @@ def test_invalid_arguments_of_sampler_health_raise_an_error():
         SamplerHealth(X, Y, num_examples=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_input", [np.asarray, tf.constant])
 def test_inputs_of_exact_metrics_can_be_strings(as_input):
     lookup = keras.layers.StringLookup(vocabulary=["a", "b"])

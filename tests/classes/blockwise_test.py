@@ -163,6 +163,7 @@ def test_a_layer_without_a_loss_ranks_by_logit_by_default():
     np.testing.assert_array_equal(head.top_k(features, 4)[1], by_logit.reshape(2, 3, 4))
 
 
+@pytest.mark.slow
 def test_evaluate_gives_the_exact_absolute_loss_and_metrics():
     model = keras.Sequential([keras.Input((DIM,)), layers.LargeOutput(N, "uniform")])
     model.layers[-1].set_weights([ROWS, BIAS, *model.layers[-1].get_weights()[2:]])

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.slow import slow_but
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "next_item.py"
 NUM_ITEMS, LENGTH = 30, 6
@@ -33,7 +34,7 @@ def _data():
     return tflo.datasets.Interactions.from_columns(*_users())
 
 
-@pytest.mark.parametrize("ligr", [False, True])
+@pytest.mark.parametrize("ligr", slow_but([False], [False, True]))
 def test_a_position_depends_on_the_items_before_it_only(ligr):
     example, data = _example(), _data()
     model, next_item = example.build_models(data.num_classes, LENGTH, 8, None, 0.5, ligr)

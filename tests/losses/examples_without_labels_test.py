@@ -107,6 +107,7 @@ def test_padding_changes_neither_loss_nor_step(name):
         np.testing.assert_allclose(with_padding, without, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_loss_of_one_label_per_sequence_is_the_log_of_the_perplexity():
     """If batches have equally many labels, Keras's mean over batches is that over examples."""
     head = layers.LargeOutput(N, samplers.UniformSampler(5, seed=1))

@@ -61,6 +61,7 @@ ESTIMATES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, complement",
     slow_but(

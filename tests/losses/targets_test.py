@@ -9,6 +9,7 @@ import tf_largeout as tflo
 from tests import harness
 from tests.losses.table import BATCH, DIM, N, Problem
 from tests.reference import losses as reference
+from tests.slow import slow_but
 from tf_largeout import layers, losses, samplers
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 
@@ -170,7 +171,10 @@ def test_class_weights_multiply_the_loss_of_a_hierarchical_softmax():
     [
         samplers.UnigramSampler(6, counts=np.arange(N) + 5, seed=2),
         pytest.param(samplers.UniformSampler(6, seed=2), marks=pytest.mark.slow),
-        samplers.TopKSampler(8, num_hard=3, tail=samplers.UniformSampler(5, seed=2)),
+        pytest.param(
+            samplers.TopKSampler(8, num_hard=3, tail=samplers.UniformSampler(5, seed=2)),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["unigram", "uniform", "head and tail"],
 )
@@ -367,7 +371,9 @@ def test_smoothing_uses_the_mean_of_the_logits_that_the_layer_returns(form, shar
         np.testing.assert_allclose(found, dense, rtol=1e-5)
 
 
-@pytest.mark.parametrize("head", [layers.FactoredOutput, layers.LargeOutput])
+@pytest.mark.parametrize(
+    "head", slow_but([layers.LargeOutput], [layers.FactoredOutput, layers.LargeOutput])
+)
 def test_another_number_of_columns_in_a_second_fit_raises_an_error(head):
     factored = head is layers.FactoredOutput
     output = head(N, **({"learning_rate": 0.1} if factored else {}))

@@ -81,6 +81,7 @@ WEIGHTS = list(itertools.product([(3,), (3, 1), (3, 1, 1)], [True, False]))
 
 
 # All forms of weights with one loss, and one form with the two losses of evaluation.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name, shape, known_rank",
     slow_but(

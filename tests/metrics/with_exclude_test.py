@@ -40,6 +40,7 @@ def test_excluded_classes_are_not_ranked(name, shape):
     np.testing.assert_allclose(metric.result(), problem.expected(name), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_plain_evaluate_excludes_and_the_loss_does_not_change():
     problem = Seen()
     model = keras.Sequential([keras.Input((8,)), problem.layer])

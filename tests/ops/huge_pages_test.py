@@ -57,6 +57,7 @@ def test_no_huge_pages_are_requested_for_a_small_variable():
     np.testing.assert_array_equal(variable, expected)
 
 
+@pytest.mark.slow
 def test_the_first_step_of_a_factored_layer_requests_huge_pages():
     layer = layers.FactoredOutput(70_000, 0.1)
     layer.build([None, 64])

@@ -52,6 +52,7 @@ def by_backup_and_restore(model, restored, path):
     return restored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "num_shards, by",
     slow_but(

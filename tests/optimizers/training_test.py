@@ -50,6 +50,7 @@ def compiled(optimizer, **options):
     return model
 
 
+@pytest.mark.slow
 @only_adam
 def test_fit_learns_the_same_in_each_execution_mode(member):
     results = []

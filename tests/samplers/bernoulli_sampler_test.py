@@ -159,6 +159,7 @@ def test_a_num_sampled_above_num_classes_raises_an_error():
         make_layer(11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_sampled", [1, 2, 3])
 def test_extremely_uneven_counts_give_the_expected_number_of_draws(num_sampled):
     layer = make_layer(num_sampled, np.array([1e300, 1, 1]))

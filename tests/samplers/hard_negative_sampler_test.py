@@ -242,6 +242,7 @@ def test_a_tail_that_is_not_static_raises_an_error_at_once(bad, serialized):
         samplers.TopKSampler(12, num_hard=4, tail=tail)
 
 
+@pytest.mark.slow
 def test_a_subclass_defines_only_the_search():
     with pytest.raises(NotImplementedError, match="must implement `search`"):
         sample(samplers.HardNegativeSampler(12))

@@ -56,6 +56,7 @@ def trained():
     return model
 
 
+@pytest.mark.slow
 def test_counts_of_labels_and_draws_match_the_draws(trained):
     labels = np.tile(np.arange(-1, NUM_CLASSES), (BATCH, 1))
     drawn, expected = np.zeros([2, BATCH, NUM_CLASSES])

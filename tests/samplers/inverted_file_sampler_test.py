@@ -153,6 +153,7 @@ def test_without_a_tail_all_classes_are_found_by_search():
     np.testing.assert_array_equal(values.sampled_expected_count, 1)
 
 
+@pytest.mark.slow
 def test_mixed_precision_and_models_without_bias_train():
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:

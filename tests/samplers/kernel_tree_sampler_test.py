@@ -95,6 +95,7 @@ def test_expected_counts_equal_those_of_the_kernel_of_current_weights(form):
     np.testing.assert_allclose(true_counts, expected, rtol=2e-4)
 
 
+@pytest.mark.slow
 def test_the_head_has_distinct_classes_and_the_tail_is_shared():
     model = make_model("head", num_sampled=60, num_hard=40)
     model.run_eagerly = True
@@ -150,6 +151,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(form, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_the_tree_is_rebuilt_after_weights_are_assigned():
     model = make_model()
     fit(model, 5)
@@ -214,6 +216,7 @@ def test_values_that_are_not_finite_raise_an_error_in_the_step(where):
     np.testing.assert_array_equal(layer.sampler_sums, sums)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", slow_but(["projected"], ["projected", "shared"]))
 def test_mixed_precision_trains(form):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")

@@ -96,6 +96,7 @@ def test_fewer_candidates_than_hard_classes_are_padded():
 
 
 # The mean is over hash functions, as each layer has other ones.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "query, num_hashes, zeros",
     slow_but(
@@ -199,6 +200,7 @@ def test_examples_with_every_class_as_label_have_no_negatives(form):
     np.testing.assert_array_equal(sample(head, labels=labels).sampled_candidates, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(["embedding"], own_forms))
 def test_models_train_on_examples_with_every_class_as_label(name):
     model = model_of(own_forms[name], num_classes=15)

@@ -54,6 +54,7 @@ def test_set_weights_restores_the_tables():
     np.testing.assert_array_equal(sample(ours)[0], sample(theirs)[0])
 
 
+@pytest.mark.slow
 def test_assigned_embeddings_are_detected_during_training():
     model = model_of({"num_hashes": 5}, rebuild_every=4, rebuild_growth=50.0)
     head = model.layers[-1]

@@ -65,7 +65,6 @@ def _trained(model, head):
     slow_but(
         [
             ("adam, clipped", True, True),
-            ("rowwise adagrad", False, True),
         ],
         itertools.product(OPTIMIZERS, [False, True], [False, True]),
     ),
@@ -76,6 +75,7 @@ def test_a_sampler_is_notified_of_each_changed_row(optimizer, tied, eager):
     np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_sampler_is_notified_with_several_steps_per_execution():
     followed, actual = _trained(*_model("adam", steps_per_execution=3))
     np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
@@ -99,6 +99,7 @@ def test_a_sampler_is_notified_of_dense_gradients():
     np.testing.assert_allclose(followed, actual, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_deleted_layers_are_not_notified():
     table = keras.layers.Embedding(WORDS, DIM)
     table.build()

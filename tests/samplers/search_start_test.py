@@ -93,6 +93,7 @@ def started_at(label_of, num_classes=30_000, steps=500):
     return sampler.start.started_at()
 
 
+@pytest.mark.slow
 def test_the_search_starts_after_half_of_the_first_labels_occurred_fifteen_times():
     other = [[7], [8]]
     assert started_at(lambda step: other) == 150  # Known from earlier steps.
@@ -102,6 +103,7 @@ def test_the_search_starts_after_half_of_the_first_labels_occurred_fifteen_times
     assert started_at(lambda step: other if step % 20 == 0 else [[1], [2]]) == 301
 
 
+@pytest.mark.slow
 def test_replicas_count_the_labels_of_all_and_one_reports_the_start(capfd):
     strategy = replicas.two_replicas()
     sampler = samplers.TopKSampler(20, num_hard=4, start_step=None)

@@ -63,6 +63,7 @@ def test_expected_counts_with_replacement_equal_those_of_tf(name):
     np.testing.assert_allclose(their_counts, of_class[their_ids], rtol=1e-5)
 
 
+@pytest.mark.slow
 @every_pair
 def test_draws_have_the_distribution_of_tf(name):
     theirs, ours, q = PAIRS[name]

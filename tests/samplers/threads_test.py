@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.search.rows import BIAS, QUERIES, ROWS, add_weight, kept_weights
@@ -75,6 +76,7 @@ def on_one_thread(function, seed):
     return next(iter(data.with_options(options)))
 
 
+@pytest.mark.slow
 def test_draws_do_not_depend_on_the_number_of_threads():
     seed = tf.constant([7, 8], tf.int64)
     on_all = all_draws()(seed)

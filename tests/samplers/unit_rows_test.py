@@ -49,6 +49,7 @@ def test_rows_of_any_length_are_found_like_rows_of_equal_length(name, num_shards
     np.testing.assert_array_equal(_found(name, lengths, num_shards)[0], equal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHES)
 def test_rows_in_bfloat16_of_any_length_are_found(name):
     _, equal = _found(name, np.ones(N), dtype="bfloat16")

@@ -87,6 +87,7 @@ def test_a_shard_contributes_in_proportion_to_its_entries(met, expected):
     assert np.count_nonzero(ids[0] // 10 == 1) == expected and num_filled[0] == 0
 
 
+@pytest.mark.slow
 def test_uniform_draws_are_in_proportion_to_shard_sizes():
     uniform = [tf.range(40, dtype=tf.int64)[tf.newaxis] + first for first in (0, 100, 300)]
     filled = [tf.constant([40])] * 3

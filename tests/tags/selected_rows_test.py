@@ -65,6 +65,7 @@ def test_only_positions_with_labels_are_scored(sampler, monkeypatch):
     np.testing.assert_array_equal(losses.numpy() > 0, LABELS >= 0)
 
 
+@pytest.mark.slow
 def test_evaluate_scores_only_positions_with_labels(monkeypatch):
     head = _head(None)
     sizes = _sizes_of_calls(monkeypatch, head.class_matrix, "statistics")

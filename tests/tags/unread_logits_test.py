@@ -74,7 +74,13 @@ class Mode(keras.layers.Layer):
         return rows
 
 
-@pytest.mark.parametrize("loss", [tflo.losses.SampledSoftmaxLoss, tflo.losses.SoftmaxLoss])
+@pytest.mark.parametrize(
+    "loss",
+    slow_but(
+        [tflo.losses.SampledSoftmaxLoss],
+        [tflo.losses.SampledSoftmaxLoss, tflo.losses.SoftmaxLoss],
+    ),
+)
 def test_the_encoder_of_a_tower_is_in_training_mode_in_training_alone(loss):
     mode = Mode()
     mode.modes = set()
