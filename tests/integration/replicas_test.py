@@ -232,7 +232,6 @@ def test_an_optimizer_created_outside_the_scope_raises_an_error():
         train(model, 0, 1)
 
 
-@pytest.mark.slow
 def test_an_overflow_on_one_replica_changes_no_weights():
     keras.config.set_dtype_policy("mixed_float16")
     try:

@@ -31,7 +31,6 @@ pytestmark = pytest.mark.portable
 ALL = np.tile(np.arange(-1, N), (BATCH, 1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "form, num_shards, is_built",
     slow_but(

@@ -164,7 +164,9 @@ def trained_weights():
     return trained().get_weights()
 
 
-@pytest.mark.parametrize("what", slow_but(["embeddings", "prediction"], CHECKS))
+@pytest.mark.parametrize(
+    "what", slow_but(set(CHECKS) - {"saved_model", "export", "evaluation"}, CHECKS)
+)
 def test_pending_folds_are_applied_before_rows_are_read(what, tmp_path):
     model = new_model()
     model.set_weights(trained_weights())

@@ -44,7 +44,6 @@ def _exact(rows, bias=0.0, k=K):
     return np.argsort(-(QUERIES @ rows.T + bias), axis=1, kind="stable")[:, :k]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "has_bias, target",
     slow_but([(True, 0.95)], itertools.product([True, False], [0.95, 0.99])),
@@ -142,7 +141,6 @@ def test_filters_leave_the_best_of_the_others():
     assert ids.numpy().tolist() == [[-1, -1, -1]]
 
 
-@pytest.mark.slow
 def test_all_k_classes_are_found_however_many_are_excluded_or_removed():
     index = InvertedFileIndex(num_probes=1).build(ROWS)
     index.remove(np.arange(0, N, 2))
@@ -245,7 +243,6 @@ def test_searches_can_run_during_changes():
     assert index.num_classes == N + 30
 
 
-@pytest.mark.slow
 def test_a_search_in_a_function_equals_an_eager_one(built):
     @tf.function(
         input_signature=[tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)]

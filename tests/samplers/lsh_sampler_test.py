@@ -96,7 +96,6 @@ def test_fewer_candidates_than_hard_classes_are_padded():
 
 
 # The mean is over hash functions, as each layer has other ones.
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "query, num_hashes, zeros",
     slow_but(

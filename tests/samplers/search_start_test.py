@@ -93,7 +93,6 @@ def started_at(label_of, num_classes=30_000, steps=500):
     return sampler.start.started_at()
 
 
-@pytest.mark.slow
 def test_the_search_starts_after_half_of_the_first_labels_occurred_fifteen_times():
     other = [[7], [8]]
     assert started_at(lambda step: other) == 150  # Known from earlier steps.

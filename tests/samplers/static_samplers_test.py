@@ -37,7 +37,7 @@ FEW, SOME, MANY = (10, 4, 3000), (1000, 100, 2000), (1_000_000, 1000, 300)
     slow_but(
         [
             *((name, True, *FEW) for name in STATIC),
-            ("unigram", False, *SOME),
+            *((name, False, *SOME) for name in STATIC),
         ],
         [
             (name, unique, *sizes)
