@@ -15,6 +15,7 @@ import math
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import tf_largeout as tflo
 
@@ -176,4 +177,6 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
+    # For steps of a few milliseconds, a second pool of threads costs more than it gains.
+    tf.config.threading.set_inter_op_parallelism_threads(1)
     main()
