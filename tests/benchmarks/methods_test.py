@@ -19,6 +19,10 @@ def tiny_task(examples, batch_size, **kwargs):
     return make("tiny", batch_size, 0, False)
 
 
+# Without the method that searches for 128 classes.
+ON_50_CLASSES = [name for name in METHODS if name != "wta_16_sigmoid"]
+
+
 def task_and_model(name):
     task = tiny_task(1000, 64)
     settings = METHODS[name].settings_for(
@@ -28,7 +32,7 @@ def task_and_model(name):
 
 
 @pytest.mark.parametrize(
-    "name", slow_but(["ours", "stock_best", "hierarchical", "taylor"], METHODS)
+    "name", slow_but(["ours", "stock_best", "hierarchical", "taylor"], ON_50_CLASSES)
 )
 def test_every_method_makes_a_model_that_returns_logits(name):
     task, model = task_and_model(name)
@@ -36,7 +40,7 @@ def test_every_method_makes_a_model_that_returns_logits(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ON_50_CLASSES)
 def test_methods_learn(name):
     task, model = task_and_model(name)
     fitted = model.fit(task.train, steps_per_epoch=10, epochs=4, verbose=0, shuffle=False)
