@@ -294,7 +294,7 @@ def test_the_weight_of_an_example_without_labels_may_be_nan(reduction):
     ],
 )
 def test_labels_of_the_types_of_pandas_are_converted_as_the_guide_says(labels, as_ids):
-    with pytest.raises(ValueError, match=f"Invalid dtype: {labels.dtype}"):  # of Keras
+    with pytest.raises(ValueError, match=f"Invalid dtype: {labels.dtype}"):  # by Keras
         fitted(labels)
     assert as_ids(labels)[2] == -1
     fitted(as_ids(labels))

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from tf_largeout import checks
+
 NOTHING = -float("inf")  # the score where there is no class
 # If the magnitudes of a query have a larger sum, its scores may exceed float32.
 _LARGE = 2.0**64
@@ -53,7 +55,7 @@ def without_overflow(queries: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
     is_low = are_large(queries)[:, tf.newaxis] & (scores == NOTHING)
     lost = tf.where((scores == -NOTHING) | is_low, scores, 0.0)
     message = "logits must not overflow: scale the features down"
-    return scores + tf.debugging.check_numerics(lost, message)
+    return checks.passed([checks.finite(lost, message)], scores)
 
 
 def search_without(
