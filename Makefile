@@ -183,7 +183,7 @@ test-asan: $(INSTALLED)
 # program with the ops that runs exports as TensorFlow Serving does.
 bazel: ops
 	@$(BIN)/python -m build_tools.bazel
-	LARGEOUT_OPS_LIBRARY=$(BAZEL_LIBRARY) $(BIN)/python -m pytest tests/ops/hash_ops_test.py \
+	LARGEOUT_OPS_LIBRARY=$(BAZEL_LIBRARY) $(BIN)/python -m pytest tests/papers/lsh/hash_ops_test.py \
 	  tests/ops/class_scan_ops_test.py tests/ops/row_ops_test.py
 	$(BIN)/python -m pytest tests/packaging/bazel_build_test.py --run-slow $(ARGS)
 

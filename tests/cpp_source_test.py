@@ -113,7 +113,7 @@ def test_a_feature_has_the_same_stem_on_every_level():
     floors = {
         "custom_ops/ops/{}.cc": (CUSTOM_OPS / "ops", "*_ops.cc"),
         "custom_ops/kernels/{}.cc": (CUSTOM_OPS / "kernels", "*_ops.cc"),
-        "tf_largeout/ops/{}.py": (PACKAGE / "ops", "*_ops.py"),
+        "tf_largeout/**/{}.py": (PACKAGE, "**/*_ops.py"),
     }
     stems = {
         pattern: {path.stem for path in folder.glob(glob)}

@@ -71,9 +71,21 @@ def parsed(path):
 
 @functools.cache
 def imports(path):
-    """Returns all that a module imports: `from a import b` counts as both a and a.b."""
+    """Returns all that a module imports when it runs.
+
+    `from a import b` counts as both a and a.b.
+    """
     found = set()
-    for node in ast.walk(parsed(path)):
+    tree = parsed(path)
+    for_types = {
+        node
+        for statement in ast.walk(tree)
+        if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
+        for node in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

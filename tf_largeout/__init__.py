@@ -10,6 +10,7 @@ from tf_largeout import losses as losses
 from tf_largeout import metrics as metrics
 from tf_largeout import ops as ops
 from tf_largeout import optimizers as optimizers
+from tf_largeout import papers as papers  # registers its classes with Keras
 from tf_largeout import retrieval as retrieval
 from tf_largeout import samplers as samplers
 from tf_largeout import serving as serving

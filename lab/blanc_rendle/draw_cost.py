@@ -22,8 +22,8 @@ from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.ops import kernel_tree_ops
-from tf_largeout.search.kernel_tree import default_leaf_size
+from tf_largeout.papers.kernel_tree import kernel_tree_ops
+from tf_largeout.papers.kernel_tree.kernel_tree import default_leaf_size
 
 _ALPHA = 100.0
 _CHILDREN = 4  # of an inner node

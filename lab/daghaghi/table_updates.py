@@ -29,8 +29,8 @@ from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
 from tf_largeout.benchmarks.harness import tasks
 from tf_largeout.benchmarks.harness.tasks import task_argument
-from tf_largeout.ops.hash_ops import hash_functions, lsh_hash
-from tf_largeout.search.hash_tables import bits_per_value, most_bits
+from tf_largeout.papers.lsh.hash_ops import hash_functions, lsh_hash
+from tf_largeout.papers.lsh.hash_tables import bits_per_value, most_bits
 
 _AFTER = (1, 10, 50)  # steps
 

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from lab.shared.factored_heads import FACTORED_HEADS
-from tf_largeout.ops import factored_output_take_folds
+from tf_largeout.papers.factored.factored_output_ops import factored_output_take_folds
 
 _PLACES = 8192  # number of points around which the features of a class lie
 _NOISE = 0.3

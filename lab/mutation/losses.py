@@ -61,9 +61,9 @@ FAULTS = [
         "tf.sqrt(squares / num_classes - mean**2)",
         "tf.sqrt(squares / num_classes)",
         (
-            "tests/losses/spherical_losses_test.py",
+            "tests/papers/factored/spherical_losses_test.py",
             *_ALL,
-            "tests/layers/factored_training_test.py",
+            "tests/papers/factored/factored_training_test.py",
         ),
     ),
 ]

@@ -63,9 +63,9 @@ FAULTS = [
         "slopes_.back().value += slope.value;",
         "slopes_.back().value = slope.value;",
         (
-            "tests/ops/factored_output_ops_test.py",
+            "tests/papers/factored/factored_output_ops_test.py",
             "tests/ops",
-            "tests/layers/factored_training_test.py",
+            "tests/papers/factored/factored_training_test.py",
         ),
     ),
     Fault(
@@ -87,13 +87,13 @@ FAULTS = [
         _CORE + "kernel_tree/kernel_tree_walk.cc",
         "LogitMass(alpha, double{logits[c]} + bias[c])",
         "LogitMass(alpha, double{logits[c]} + 0 * bias[c])",
-        ("tests/ops/kernel_tree_ops_test.py", *_SAMPLING),
+        ("tests/papers/kernel_tree/kernel_tree_ops_test.py", *_SAMPLING),
     ),
     Fault(
         "a pool takes the first class of a bucket instead of the drawn entry",
         _CORE + "lsh/lsh_pool.cc",
         "bucket.ids[bucket.size - (ends[at] - entry)]",
         "bucket.ids[0 * (ends[at] - entry)]",
-        ("tests/ops/lsh_ops_test.py", *_SAMPLING),
+        ("tests/papers/lsh/lsh_ops_test.py", *_SAMPLING),
     ),
 ]

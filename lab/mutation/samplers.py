@@ -26,7 +26,7 @@ FAULTS = [
         _SAMPLERS + "bernoulli_sampler.py",
         "hits = np.minimum(-np.log(-np.expm1(log_b)), _MOST_HITS)",
         "hits = np.minimum(np.exp(log_b), _MOST_HITS)",
-        ("tests/samplers/bernoulli_sampler_test.py", *_ALL),
+        ("tests/papers/likelihood/bernoulli_sampler_test.py", *_ALL),
     ),
     Fault(
         "the smoothing of bigrams ignores the number of followers of a class",
@@ -40,7 +40,7 @@ FAULTS = [
         _SEARCH + "rebuild_schedule.py",
         "due = step >= next_rebuild",
         "due = step > next_rebuild",
-        ("tests/search/rebuild_schedule_test.py", *_ALL),
+        ("tests/papers/lsh/rebuild_schedule_test.py", *_ALL),
     ),
     Fault(
         "a search waits until more than half of the watched labels have returned",
@@ -54,13 +54,13 @@ FAULTS = [
         _SAMPLERS + "lsh_pool.py",
         "weight = num_from_tables * tables.num_tables / tf.maximum(num_entries, 1)",
         "weight = num_from_tables / tf.maximum(num_entries, 1)",
-        ("tests/samplers/lsh_sampler_test.py", *_ALL),
+        ("tests/papers/lsh/lsh_sampler_test.py", *_ALL),
     ),
     Fault(
         "log q of a draw from one of several trees leaves out the probability of the tree",
         _SEARCH + "tree_draws.py",
         "log_q.append(found[1] + tf.gather(log_share, own_queries))",
         "log_q.append(found[1] + 0 * tf.gather(log_share, own_queries))",
-        ("tests/integration/sharded_trees_test.py", *_ALL),
+        ("tests/papers/kernel_tree/sharded_trees_test.py", *_ALL),
     ),
 ]

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from lab.shared.command_line import new_parser
 from tf_largeout.benchmarks.harness import machine
 from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.ops import hash_ops
+from tf_largeout.papers.lsh import hash_ops
 
 KINDS = ("simhash", "wta", "dwta")
 _PART = 1 << 16  # rows per call; calls reuse the memory of the codes, as a table does

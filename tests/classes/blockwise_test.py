@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tests.layers.hierarchical_problem import PARTITIONS, Problem
+from tests.papers.hierarchical.hierarchical_problem import PARTITIONS, Problem
 from tests.reference import class_scan as reference
 from tf_largeout import layers, losses, metrics
 from tf_largeout.classes import blockwise

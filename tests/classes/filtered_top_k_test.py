@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.layers.hierarchical_problem import Problem
+from tests.papers.hierarchical.hierarchical_problem import Problem
 from tests.reference import class_scan
 from tests.reference import filtered_top_k as reference
 from tests.slow import slow_but

@@ -8,6 +8,8 @@ import faulthandler
 import json
 import os
 
+from tf_largeout.papers.lsh import hash_ops, lsh_ops
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
@@ -56,14 +58,14 @@ def handles_of_two_slots():
 def handles_of_two_tables():
     offsets, ids = _tables()
     handles = tf.stack([offsets.handle, offsets.handle])
-    return ops.lsh_pool(handles, ids, [[0]], SEED, 3)
+    return lsh_ops.lsh_pool(handles, ids, [[0]], SEED, 3)
 
 
 @must_raise(INVALID, SHORT)
 def samples_whose_product_with_the_batch_overflows():
     offsets, ids = _tables()
     labels = tf.zeros([3, 1], tf.int64)
-    return ops.lsh_query(offsets, ids, [[0]] * 3, labels, SEED, "walk", 2**62, 5)
+    return lsh_ops.lsh_query(offsets, ids, [[0]] * 3, labels, SEED, "walk", 2**62, 5)
 
 
 @must_raise(INVALID, SHORT)
@@ -111,15 +113,15 @@ def gradients_with_little_memory():
 @must_raise(SHORT)
 def hashes_of_long_vectors_with_little_memory():
     with limited_memory(address_space() + 256 * MIB):
-        return ops.hash_functions("wta", 742_950_406, 1, 2, SEED)
+        return hash_ops.hash_functions("wta", 742_950_406, 1, 2, SEED)
 
 
 @must_raise(SHORT)
 def hashes_of_many_empty_rows_with_little_memory():
-    functions = ops.hash_functions("dwta", 3, 1, 6, SEED, 2)
+    functions = hash_ops.hash_functions("dwta", 3, 1, 6, SEED, 2)
     vectors = tf.SparseTensor([[0, 2]], [1.0], [33_951_281, 3])
     with limited_memory(address_space() + 300 * MIB):
-        return ops.dwta_hash(vectors, functions, 1, 6, 2)
+        return hash_ops.dwta_hash(vectors, functions, 1, 6, 2)
 
 
 @must_raise(INVALID)
@@ -135,7 +137,7 @@ def more_lookups_than_there_are_entries():
     offsets, ids = _tables()
     labels = tf.zeros([1, 1], tf.int64)
     with limited_memory(address_space() + 256 * MIB):
-        return ops.lsh_query(offsets, ids, [[0]], labels, SEED, "frequent", 3, 10**9)
+        return lsh_ops.lsh_query(offsets, ids, [[0]], labels, SEED, "frequent", 3, 10**9)
 
 
 @must_raise()

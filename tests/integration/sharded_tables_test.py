@@ -20,7 +20,7 @@ from tests.integration.sharded_models import (
 )
 from tests.reference import lsh_tables
 from tests.slow import slow_but
-from tf_largeout.ops.hash_ops import lsh_hash
+from tf_largeout.papers.lsh.hash_ops import lsh_hash
 
 pytestmark = pytest.mark.portable
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lab.blanc_rendle import draw_cost
-from tf_largeout.ops import kernel_tree_ops
+from tf_largeout.papers.kernel_tree import kernel_tree_ops
 
 
 def test_one_query_that_draws_all_classes_reads_all_nodes_but_the_root():

@@ -15,7 +15,7 @@ from tests.reference import samplers
 from tf_largeout.benchmarks.harness import own_process
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import BernoulliNormalizationLoss
-from tf_largeout.losses.ranking_loss import ranking_loss
+from tf_largeout.papers.likelihood.ranking_loss import ranking_loss
 from tf_largeout.samplers import BernoulliSampler
 
 NOTE = pathlib.Path(likelihood.__file__).parent

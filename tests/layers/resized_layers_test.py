@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tf_largeout as tflo
-from tests.layers import factored_models
+from tests.papers.factored import factored_models
 from tests.resize_problem import (
     DIM,
     GROWN,

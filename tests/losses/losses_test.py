@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tests.losses import spherical_losses_test, table
+from tests.losses import table
 from tests.losses.table import (
     BATCH,
     CLASSES,
@@ -21,6 +21,7 @@ from tests.losses.table import (
     Problem,
     each_loss,
 )
+from tests.papers.factored import spherical_losses_test
 from tests.reference.finite_differences import finite_differences
 from tests.slow import slow_but
 from tf_largeout import losses

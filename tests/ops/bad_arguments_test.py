@@ -7,6 +7,7 @@ import tensorflow as tf
 from tests.slow import slow_but
 from tf_largeout import ops
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.papers.lsh import hash_ops, lsh_ops
 
 SEED = tf.constant([1, 2], tf.int64)
 HUGE = 2**62
@@ -40,12 +41,12 @@ def sample_of_tables(op, slots, num_sampled):
 
 
 COUNTS = {
-    "lsh_query num_sampled": lambda n: ops.lsh_query(
+    "lsh_query num_sampled": lambda n: lsh_ops.lsh_query(
         *tables(), tf.zeros([3, 1], tf.int32), tf.zeros([3, 1], tf.int64), SEED, "walk", n, 5
     ),
-    "lsh_pool num_sampled": lambda n: ops.lsh_pool(*tables(), [[0]], SEED, n),
-    "union_of_lists num_sampled": lambda n: ops.union_of_lists([[0]], SEED, 9, n),
-    "union_of_lists num_classes": lambda n: ops.union_of_lists([[0]], SEED, n, 9),
+    "lsh_pool num_sampled": lambda n: lsh_ops.lsh_pool(*tables(), [[0]], SEED, n),
+    "union_of_lists num_sampled": lambda n: lsh_ops.union_of_lists([[0]], SEED, 9, n),
+    "union_of_lists num_classes": lambda n: lsh_ops.union_of_lists([[0]], SEED, n, 9),
     "inverted_file_search k": lambda n: ops.inverted_file_search(
         tf.ones([3, 16]), inverted_file(), 1, n
     ),
@@ -67,9 +68,9 @@ COUNTS = {
         ops.pivotal_sample, ops.pivotal_table(tf.ones([5], tf.float64), 2, 3), n
     ),
     "uniform_sample num_sampled": lambda n: ops.uniform_sample([[1]], SEED, 5, n, False),
-    "hash_functions num_hashes": lambda n: ops.hash_functions("wta", 1, n, 1, SEED),
-    "hash_functions num_tables": lambda n: ops.hash_functions("simhash", 9, 1, n, SEED),
-    "hash_functions dim": lambda n: ops.hash_functions("dwta", n, 1, 1, SEED),
+    "hash_functions num_hashes": lambda n: hash_ops.hash_functions("wta", 1, n, 1, SEED),
+    "hash_functions num_tables": lambda n: hash_ops.hash_functions("simhash", 9, 1, n, SEED),
+    "hash_functions dim": lambda n: hash_ops.hash_functions("dwta", n, 1, 1, SEED),
 }
 
 
@@ -95,21 +96,21 @@ def test_counts_whose_products_overflow_raise_an_error_in_graphs(name):
 
 def test_hash_functions_of_many_values_raise_an_error():
     with invalid("fewer than 2.31 numbers.*num_hashes=1073741824, num_tables=1073741824"):
-        ops.hash_functions("simhash", 100, 2**30, 2**30, SEED)
+        hash_ops.hash_functions("simhash", 100, 2**30, 2**30, SEED)
 
 
 def test_more_lookups_than_entries_need_no_extra_memory():
     codes, labels = tf.zeros([3, 1], tf.int32), tf.zeros([3, 1], tf.int64)
-    found, _ = ops.lsh_query(*tables(), codes, labels, SEED, "frequent", 2, HUGE, False)
+    found, _ = lsh_ops.lsh_query(*tables(), codes, labels, SEED, "frequent", 2, HUGE, False)
     np.testing.assert_array_equal(found, [[1, -1]] * 3)
 
 
 def test_more_samples_than_classes_are_padded_with_minus_one():
     codes, labels = tf.zeros([1, 1], tf.int32), tf.zeros([1, 1], tf.int64)
-    found, _ = ops.lsh_query(*tables(), codes, labels, SEED, "walk", 1000, 5)
+    found, _ = lsh_ops.lsh_query(*tables(), codes, labels, SEED, "walk", 1000, 5)
     assert sorted(found.numpy()[0, :3]) == [1, 2, 3]
     np.testing.assert_array_equal(found[0, 3:], -1)
-    found, _ = ops.union_of_lists([[2]], SEED, 3, 1000)
+    found, _ = lsh_ops.union_of_lists([[2]], SEED, 3, 1000)
     assert sorted(found.numpy()[:3]) == [0, 1, 2]
     np.testing.assert_array_equal(found[3:], -1)
 
@@ -166,9 +167,9 @@ def test_a_variable_as_its_own_slot_raises_an_error():
 
 def test_one_variable_as_two_parts_of_the_tables_raises_an_error():
     offsets, ids = tables()
-    functions = ops.hash_functions("simhash", 3, 1, 1, SEED)
+    functions = hash_ops.hash_functions("simhash", 3, 1, 1, SEED)
     with invalid("inputs 0 and 2 are the same variable"):
-        ops.lsh_build(offsets, functions, offsets, ids, "simhash", 1, 1, 1)
+        lsh_ops.lsh_build(offsets, functions, offsets, ids, "simhash", 1, 1, 1)
 
 
 def test_empty_values_whose_size_overflows_raise_an_error():

@@ -11,12 +11,12 @@ from tf_largeout.ops import (
     bag_ops,
     candidate_ops,
     class_scan_ops,
-    hash_ops,
     product_ops,
     row_dot_ops,
     sampling_ops,
     table_sampling_ops,
 )
+from tf_largeout.papers.lsh import hash_ops
 
 pytestmark = pytest.mark.gpu
 

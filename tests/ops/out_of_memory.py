@@ -8,6 +8,8 @@ import pathlib
 import re
 import resource
 
+from tf_largeout.papers.lsh import hash_ops, lsh_ops
+
 MIB = 2**20
 SEED = [1, 2]
 
@@ -72,14 +74,12 @@ def lsh_query_in_threads():
     import numpy as np
     import tensorflow as tf
 
-    from tf_largeout import ops
-
     size = 5_000_000
     offsets = tf.Variable(np.array([[0, size, size]], np.uint32))
     ids = tf.Variable(np.arange(size, dtype=np.uint32)[None])
     codes, labels = tf.zeros([4, 1], tf.int32), tf.zeros([4, 1], tf.int64)
     error = run_limited(
-        lambda: ops.lsh_query(offsets, ids, codes, labels, SEED, "frequent", 5, 2**40),
+        lambda: lsh_ops.lsh_query(offsets, ids, codes, labels, SEED, "frequent", 5, 2**40),
         60 * MIB,
     )
     offsets.assign(offsets)  # The locks are free.
@@ -90,18 +90,16 @@ def lsh_build():
     """The buckets are empty and can be built again."""
     import tensorflow as tf
 
-    from tf_largeout import ops
-
     rows = tf.Variable(tf.random.normal([8_000_000, 1]))
     offsets = tf.Variable(tf.zeros([1, 3], tf.uint32))
     ids = tf.Variable(tf.zeros([1, 8_000_000], tf.uint32))
-    functions = ops.hash_functions("simhash", 1, 1, 1, SEED)
+    functions = hash_ops.hash_functions("simhash", 1, 1, 1, SEED)
     build = [rows, functions, offsets, ids, "simhash", 1, 1, 1]
-    ops.lsh_build(*build)
+    lsh_ops.lsh_build(*build)
     built = offsets.numpy().tolist()
-    error = run_limited(lambda: ops.lsh_build(*build), 16 * MIB)
+    error = run_limited(lambda: lsh_ops.lsh_build(*build), 16 * MIB)
     empty = offsets.numpy().tolist() == [[0, 0, 0]]
-    ops.lsh_build(*build)
+    lsh_ops.lsh_build(*build)
     return error, empty and offsets.numpy().tolist() == built
 
 

@@ -4,8 +4,8 @@ import functools
 
 import numpy as np
 
+from tests.papers.lsh.lsh_forms import FORMS
 from tests.reference import samplers as reference
-from tests.samplers.lsh_forms import FORMS
 from tf_largeout import samplers
 
 

@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from tests.search.rows import BIAS, QUERIES, ROWS, add_weight, kept_weights
 from tf_largeout.ops import sampling_ops, table_sampling_ops
+from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
 from tf_largeout.search.inverted_file import InvertedFile
-from tf_largeout.search.kernel_tree import KernelTree
 
 IDS = np.arange(len(ROWS))
 NUM_SAMPLED = 20_000

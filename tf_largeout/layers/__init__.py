@@ -1,16 +1,21 @@
 """Keras output layers for very many classes, and encoders for bags of ids."""
 
+from typing import TYPE_CHECKING, Any
+
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.embedding_bag import EmbeddingBag
-from tf_largeout.layers.factored_output import FactoredOutput
 from tf_largeout.layers.hashed_bigrams import HashedBigrams
-from tf_largeout.layers.hierarchical_output import HierarchicalOutput
-from tf_largeout.layers.huffman_output import HuffmanOutput
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.layers.large_output import LargeOutput
+from tf_largeout.lazy_names import papers_name
 from tf_largeout.tags.output_tag import OutputTag
+
+if TYPE_CHECKING:
+    from tf_largeout.papers.factored.factored_output import FactoredOutput
+    from tf_largeout.papers.hierarchical.hierarchical_output import HierarchicalOutput
+    from tf_largeout.papers.hierarchical.huffman_output import HuffmanOutput
 
 __all__ = [
     "ClassMatrix",
@@ -25,3 +30,7 @@ __all__ = [
     "LargeOutput",
     "OutputTag",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return papers_name(__name__, name)

@@ -1,34 +1,48 @@
 """Keras losses for output layers with very many classes."""
 
-from tf_largeout.losses.absolute_softmax_loss import AbsoluteSoftmaxLoss, absolute_softmax_loss
-from tf_largeout.losses.bernoulli_normalization_loss import BernoulliNormalizationLoss
-from tf_largeout.losses.black_out_loss import BlackOutLoss, black_out_loss
+from typing import TYPE_CHECKING, Any
+
+from tf_largeout.lazy_names import papers_name
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.decoupled_softmax_loss import (
     DecoupledSoftmaxLoss,
     decoupled_softmax_loss,
 )
-from tf_largeout.losses.hierarchical_softmax_loss import HierarchicalSoftmaxLoss
-from tf_largeout.losses.importance_normalization_loss import ImportanceNormalizationLoss
 from tf_largeout.losses.margin_softmax_loss import MarginSoftmaxLoss
 from tf_largeout.losses.nce_loss import NCELoss, nce_loss
 from tf_largeout.losses.negative_sampling_loss import (
     NegativeSamplingLoss,
     negative_sampling_loss,
 )
-from tf_largeout.losses.normalization_loss import NormalizationLoss
-from tf_largeout.losses.ranking_loss import RankingLoss, ranking_loss
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_softmax_loss
 from tf_largeout.losses.sigmoid_loss import SigmoidLoss
 from tf_largeout.losses.softmax_loss import SoftmaxLoss
-from tf_largeout.losses.spherical_loss import SphericalLoss
-from tf_largeout.losses.spherical_softmax_loss import SphericalSoftmaxLoss
-from tf_largeout.losses.squared_error_loss import SquaredErrorLoss
 from tf_largeout.losses.tagged_loss import TaggedLoss
-from tf_largeout.losses.taylor_softmax_loss import TaylorSoftmaxLoss
-from tf_largeout.losses.z_loss import ZLoss
 from tf_largeout.tags.candidates import Candidates
+
+if TYPE_CHECKING:
+    from tf_largeout.papers.factored.spherical_loss import SphericalLoss
+    from tf_largeout.papers.factored.spherical_softmax_loss import SphericalSoftmaxLoss
+    from tf_largeout.papers.factored.squared_error_loss import SquaredErrorLoss
+    from tf_largeout.papers.factored.taylor_softmax_loss import TaylorSoftmaxLoss
+    from tf_largeout.papers.factored.z_loss import ZLoss
+    from tf_largeout.papers.hierarchical.hierarchical_softmax_loss import (
+        HierarchicalSoftmaxLoss,
+    )
+    from tf_largeout.papers.kernel_tree.absolute_softmax_loss import (
+        AbsoluteSoftmaxLoss,
+        absolute_softmax_loss,
+    )
+    from tf_largeout.papers.likelihood.bernoulli_normalization_loss import (
+        BernoulliNormalizationLoss,
+    )
+    from tf_largeout.papers.likelihood.black_out_loss import BlackOutLoss, black_out_loss
+    from tf_largeout.papers.likelihood.importance_normalization_loss import (
+        ImportanceNormalizationLoss,
+    )
+    from tf_largeout.papers.likelihood.normalization_loss import NormalizationLoss
+    from tf_largeout.papers.likelihood.ranking_loss import RankingLoss, ranking_loss
 
 __all__ = [
     "AbsoluteSoftmaxLoss",
@@ -62,3 +76,7 @@ __all__ = [
     "sampled_softmax_loss",
     "softmax_cross_entropy",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return papers_name(__name__, name)

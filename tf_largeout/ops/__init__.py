@@ -14,32 +14,9 @@ from tf_largeout.ops.class_scan_ops import label_logits as label_logits
 from tf_largeout.ops.class_scan_ops import pack_classes as pack_classes
 from tf_largeout.ops.class_scan_ops import packed_top_k as packed_top_k
 from tf_largeout.ops.dense_adam_ops import dense_adam as dense_adam
-from tf_largeout.ops.factored_output_ops import FactoredScores as FactoredScores
-from tf_largeout.ops.factored_output_ops import FactoredState as FactoredState
-from tf_largeout.ops.factored_output_ops import factored_output_scores as factored_output_scores
-from tf_largeout.ops.factored_output_ops import factored_output_step as factored_output_step
-from tf_largeout.ops.factored_output_ops import (
-    factored_output_take_folds as factored_output_take_folds,
-)
-from tf_largeout.ops.factored_output_ops import (
-    factored_output_vectors as factored_output_vectors,
-)
-from tf_largeout.ops.hash_ops import dwta_hash as dwta_hash
-from tf_largeout.ops.hash_ops import hash_functions as hash_functions
-from tf_largeout.ops.hash_ops import lsh_hash as lsh_hash
-from tf_largeout.ops.hash_ops import simhash as simhash
-from tf_largeout.ops.hash_ops import wta_hash as wta_hash
 from tf_largeout.ops.inverted_file_ops import inverted_file_fit as inverted_file_fit
 from tf_largeout.ops.inverted_file_ops import inverted_file_search as inverted_file_search
 from tf_largeout.ops.inverted_file_ops import inverted_file_upkeep as inverted_file_upkeep
-from tf_largeout.ops.kernel_tree_ops import kernel_tree_build as kernel_tree_build
-from tf_largeout.ops.kernel_tree_ops import kernel_tree_sample as kernel_tree_sample
-from tf_largeout.ops.kernel_tree_ops import kernel_tree_update as kernel_tree_update
-from tf_largeout.ops.lsh_ops import lsh_build as lsh_build
-from tf_largeout.ops.lsh_ops import lsh_fresh_share as lsh_fresh_share
-from tf_largeout.ops.lsh_ops import lsh_pool as lsh_pool
-from tf_largeout.ops.lsh_ops import lsh_query as lsh_query
-from tf_largeout.ops.lsh_ops import union_of_lists as union_of_lists
 from tf_largeout.ops.process_ops import server_versions as server_versions
 from tf_largeout.ops.product_ops import rounded_product as rounded_product
 from tf_largeout.ops.row_dot_ops import row_dots as row_dots

@@ -1,21 +1,26 @@
 """Samplers: they draw the classes that a sampled loss compares with the labels."""
 
+from typing import TYPE_CHECKING, Any
+
+from tf_largeout.lazy_names import papers_name
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
-from tf_largeout.samplers.bernoulli_sampler import BernoulliSampler
 from tf_largeout.samplers.bigram_sampler import BigramSampler
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
-from tf_largeout.samplers.hash_table_config import HashTableConfig
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
-from tf_largeout.samplers.kernel_tree_sampler import KernelTreeSampler
 from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
-from tf_largeout.samplers.lsh_sampler import LSHSampler
 from tf_largeout.samplers.registry import get
 from tf_largeout.samplers.sampler import Sampler
-from tf_largeout.samplers.softmax_sampler import SoftmaxSampler
 from tf_largeout.samplers.static_sampler import StaticSampler
-from tf_largeout.samplers.top_k_sampler import TopKSampler
 from tf_largeout.samplers.uniform_sampler import UniformSampler
 from tf_largeout.samplers.unigram_sampler import UnigramSampler
+
+if TYPE_CHECKING:
+    from tf_largeout.papers.kernel_tree.kernel_tree_sampler import KernelTreeSampler
+    from tf_largeout.papers.kernel_tree.softmax_sampler import SoftmaxSampler
+    from tf_largeout.papers.likelihood.bernoulli_sampler import BernoulliSampler
+    from tf_largeout.papers.lsh.hash_table_config import HashTableConfig
+    from tf_largeout.papers.lsh.lsh_sampler import LSHSampler
+    from tf_largeout.papers.lsh.top_k_sampler import TopKSampler
 
 __all__ = [
     "BernoulliSampler",
@@ -36,3 +41,7 @@ __all__ = [
     "UnigramSampler",
     "get",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return papers_name(__name__, name)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tests.fuzz import checks
 from tests.fuzz.draws import Call
-from tf_largeout import ops
+from tf_largeout.papers.factored import factored_output_ops
 
 
 def factored_output_scores(draws):
@@ -15,7 +15,12 @@ def factored_output_scores(draws):
         _have_shapes(scores, *layer.features.shape, *layer.ids.shape, layer.width)
         checks.equal(scores.a.numpy()[layer.ids.numpy() == -1], 0)
 
-    return Call(ops.factored_output_scores, (layer.features, layer.ids, layer.state), {}, check)
+    return Call(
+        factored_output_ops.factored_output_scores,
+        (layer.features, layer.ids, layer.state),
+        {},
+        check,
+    )
 
 
 def factored_output_step(draws):
@@ -23,10 +28,14 @@ def factored_output_step(draws):
     batch, num_targets = layer.batch, layer.num_targets
     slopes = [layer.doubles(*shape) for shape in ([batch], [batch], [batch, num_targets])]
     products = [layer.doubles(batch, layer.width) for _ in range(2)]
-    scores = ops.FactoredScores(*slopes, *products, tf.constant(draws.odd(), tf.int64))
+    scores = factored_output_ops.FactoredScores(
+        *slopes, *products, tf.constant(draws.odd(), tf.int64)
+    )
     if draws.chance(0.7):
         try:
-            scores = ops.factored_output_scores(layer.features, layer.ids, layer.state)
+            scores = factored_output_ops.factored_output_scores(
+                layer.features, layer.ids, layer.state
+            )
         except (ValueError, TypeError, tf.errors.OpError):
             pass
     arguments = (layer.features, layer.ids, *slopes, scores, draws.scalar(), layer.state)
@@ -39,7 +48,9 @@ def factored_output_step(draws):
         checks.has_shape(by_features, *layer.features.shape)
         layer.is_stepped(options["update"] and layer.features.shape[0] > 0)
 
-    return Call(ops.factored_output_step, arguments, options, check, layer.is_as_before)
+    return Call(
+        factored_output_ops.factored_output_step, arguments, options, check, layer.is_as_before
+    )
 
 
 def factored_output_take_folds(draws):
@@ -49,7 +60,7 @@ def factored_output_take_folds(draws):
         if draws.odd_chance == 0 and not layer.has_folds:
             layer.is_as_before()
 
-    return Call(ops.factored_output_take_folds, (layer.state,), {}, check)
+    return Call(factored_output_ops.factored_output_take_folds, (layer.state,), {}, check)
 
 
 def factored_output_vectors(draws):
@@ -59,7 +70,7 @@ def factored_output_vectors(draws):
         checks.has_shape(vectors, *layer.state.vectors.shape)
         layer.is_as_before()
 
-    return Call(ops.factored_output_vectors, (layer.state,), {}, check)
+    return Call(factored_output_ops.factored_output_vectors, (layer.state,), {}, check)
 
 
 def _have_shapes(scores, batch, dim, rows_of_ids, num_targets, width):
@@ -88,7 +99,7 @@ class _Layer:
         state = [vectors, *(self.doubles(*size) for size in sizes), tf.zeros([], tf.int64)]
         self.has_folds = draws.chance(0.5)
         state += [self._folds(), tf.zeros([self.num_classes], tf.uint32)]
-        self.state = ops.FactoredState(*map(draws.variable, state))
+        self.state = factored_output_ops.FactoredState(*map(draws.variable, state))
         self._before = [(one, one.numpy()) for one in draws.variables]
 
     def _folds(self):

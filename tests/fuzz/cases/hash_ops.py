@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tests.fuzz import checks
 from tests.fuzz.draws import EXTREME_INTEGERS, Call
-from tf_largeout import ops
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.papers.lsh import hash_ops
 
 SEED = (1, 2)
 
@@ -39,7 +39,7 @@ def family(draws, kind=None):
     dim = draws.size(1) if draws.chance(0.98) else draws.pick((1000, 4096, 4097))
     num_hashes, num_tables = (int(draws.random.integers(1, end)) for end in (12, 9))
     bin_size = draws.pick((2, 4, 8, 16, 256))
-    functions = ops.hash_functions(kind, dim, num_hashes, num_tables, SEED, bin_size)
+    functions = hash_ops.hash_functions(kind, dim, num_hashes, num_tables, SEED, bin_size)
     functions = _damaged(draws, functions)
     return Family(kind, dim, num_hashes, num_tables, bin_size, functions)
 
@@ -55,7 +55,7 @@ def hash_functions(draws):
     def check(functions):
         assert functions.shape.rank == 1 and len(functions) > 0
 
-    return Call(ops.hash_functions, arguments, {}, check)
+    return Call(hash_ops.hash_functions, arguments, {}, check)
 
 
 def lsh_hash(draws):
@@ -69,19 +69,19 @@ def lsh_hash(draws):
         checks.has_shape(codes, vectors.shape[0], num_tables)
         checks.within(codes, 0, 2**bits)
 
-    return Call(ops.lsh_hash, arguments, {}, check)
+    return Call(hash_ops.lsh_hash, arguments, {}, check)
 
 
 def simhash(draws):
-    return _values_call(draws, ops.simhash, family(draws, "simhash"))
+    return _values_call(draws, hash_ops.simhash, family(draws, "simhash"))
 
 
 def wta_hash(draws):
-    return _values_call(draws, ops.wta_hash, family(draws, "wta"))
+    return _values_call(draws, hash_ops.wta_hash, family(draws, "wta"))
 
 
 def dwta_hash(draws):
-    return _values_call(draws, ops.dwta_hash, family(draws, "dwta"))
+    return _values_call(draws, hash_ops.dwta_hash, family(draws, "dwta"))
 
 
 def largeout_hash_values(draws):

@@ -5,8 +5,8 @@ import tensorflow as tf
 
 from tests.fuzz import checks
 from tests.fuzz.draws import SPECIAL_FLOATS, Call
-from tf_largeout import ops
-from tf_largeout.ops.kernel_tree_ops import Projection, kernel_tree_shape
+from tf_largeout.papers.kernel_tree import kernel_tree_ops
+from tf_largeout.papers.kernel_tree.kernel_tree_ops import Projection, kernel_tree_shape
 
 _MOST_DRAWN = 2**16
 
@@ -18,7 +18,7 @@ def kernel_tree_build(draws):
         if draws.odd_chance == 0:
             assert np.all(np.isfinite(tree.sums)), "a sum overflows"
 
-    return Call(ops.kernel_tree_build, tree.state(), {}, check, tree.is_as_before)
+    return Call(kernel_tree_ops.kernel_tree_build, tree.state(), {}, check, tree.is_as_before)
 
 
 def kernel_tree_update(draws):
@@ -28,7 +28,9 @@ def kernel_tree_update(draws):
     def check(num_changed):
         checks.within(num_changed, 0, len(set(np.ravel(ids))) + 1)
 
-    return Call(ops.kernel_tree_update, (ids, *tree.state()), {}, check, tree.is_as_before)
+    return Call(
+        kernel_tree_ops.kernel_tree_update, (ids, *tree.state()), {}, check, tree.is_as_before
+    )
 
 
 def kernel_tree_sample(draws):
@@ -53,7 +55,7 @@ def kernel_tree_sample(draws):
         checks.within(log_q, -1e4, 1e-6)
         checks.within(label_log_q, -1e4, 1e-6)
 
-    return Call(ops.kernel_tree_sample, arguments, {}, check)
+    return Call(kernel_tree_ops.kernel_tree_sample, arguments, {}, check)
 
 
 class _Tree:
@@ -87,7 +89,7 @@ class _Tree:
             self.sums = draws.variable(tf.constant(bad.astype("f4")))
         elif draws.chance(0.7):
             try:
-                ops.kernel_tree_build(*self.state())
+                kernel_tree_ops.kernel_tree_build(*self.state())
             except (ValueError, TypeError, tf.errors.OpError):
                 return
 

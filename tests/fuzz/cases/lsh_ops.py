@@ -6,7 +6,7 @@ import tensorflow as tf
 from tests.fuzz import checks
 from tests.fuzz.cases.hash_ops import family
 from tests.fuzz.draws import Call
-from tf_largeout import ops
+from tf_largeout.papers.lsh import lsh_ops
 
 
 def lsh_build(draws):
@@ -24,7 +24,7 @@ def lsh_build(draws):
         checks.equal(np.sort(ids, axis=1), everything)
 
     arguments = (embeddings, one.functions, offsets, ids, one.kind, *sizes)
-    return Call(ops.lsh_build, arguments, {}, check)
+    return Call(lsh_ops.lsh_build, arguments, {}, check)
 
 
 def lsh_query(draws):
@@ -48,7 +48,7 @@ def lsh_query(draws):
         sampled = np.asarray(sampled)
         assert not checks.hits(labels, sampled, len(sampled)).any(), "a label was drawn"
 
-    return Call(ops.lsh_query, arguments, {}, check)
+    return Call(lsh_ops.lsh_query, arguments, {}, check)
 
 
 def lsh_pool(draws):
@@ -66,7 +66,7 @@ def lsh_pool(draws):
             assert (sampled.numpy() == -1).all() == (num_entries == 0)
 
     arguments = (tables.offsets, tables.ids, codes, draws.seed(), num_sampled)
-    return Call(ops.lsh_pool, arguments, {}, check)
+    return Call(lsh_ops.lsh_pool, arguments, {}, check)
 
 
 def union_of_lists(draws):
@@ -86,7 +86,9 @@ def union_of_lists(draws):
         if len(listed) <= num_sampled:
             assert np.isin(listed, sampled).all(), "an id of a list is missing"
 
-    return Call(ops.union_of_lists, (lists, draws.seed(), num_classes, num_sampled), {}, check)
+    return Call(
+        lsh_ops.union_of_lists, (lists, draws.seed(), num_classes, num_sampled), {}, check
+    )
 
 
 def lsh_fresh_share(draws):
@@ -99,7 +101,9 @@ def lsh_fresh_share(draws):
         checks.has_shape(share)
         checks.within(share, 0, 1.0001)
 
-    return Call(ops.lsh_fresh_share, (tables.offsets, tables.ids, codes, row_ids), {}, check)
+    return Call(
+        lsh_ops.lsh_fresh_share, (tables.offsets, tables.ids, codes, row_ids), {}, check
+    )
 
 
 class _Tables:

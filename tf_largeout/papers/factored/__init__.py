@@ -1,0 +1,1 @@
+"""The factored output and its spherical losses (Vincent et al. 2015)."""

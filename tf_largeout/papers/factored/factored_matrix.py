@@ -1,0 +1,169 @@
+"""`FactoredMatrix`: classes whose rows are products of factors, which are never computed."""
+
+import copy
+from typing import Any
+
+import tensorflow as tf
+
+from tf_largeout.classes.blockwise import BlockFunction
+from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer, new_products
+from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.papers.factored.factored_output_ops import (
+    FactoredState,
+    current_blocks,
+    factored_output_take_folds,
+    factored_output_vectors,
+)
+
+
+class FactoredMatrix(ClassScorer):
+    """Rows `W = V U + 1 omega'`, scored as `<v_c, U h> + <omega, h>` (Vincent et al. 2015).
+
+    The rows of V score the features `U h`. The term of `omega` is the same for all classes.
+    With a bias, a 1 is appended to h, and the last column of W contains the biases.
+
+    Args:
+        weights: The Keras variables of a `FactoredState`.
+        has_bias: Whether the last column contains biases.
+        owner: Name of the layer, for messages.
+    """
+
+    def __init__(self, weights: FactoredState, has_bias: bool, owner: str) -> None:
+        num_classes, width = weights.vectors.shape
+        super().__init__(num_classes, width - int(has_bias), has_bias, owner)
+        self._weights, self._raise = weights, 0.0
+        self._vectors = _CurrentRows(weights, owner)
+
+    def raised_by_one(self) -> "FactoredMatrix":
+        """Returns the same classes with logits that are higher by 1.
+
+        `raised_by_one().absolute()` ranks by `|1 + logit|`, as the Taylor softmax does.
+        """
+        raised = copy.copy(self)
+        raised._raise = 1.0
+        return raised
+
+    @property
+    def state(self) -> FactoredState:
+        """The Keras variables of V, U, omega and the statistics of W."""
+        return self._weights
+
+    def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
+        """Like `ClassScorer.as_products`: new variables, computed by this call."""
+        biases = self.biases()
+        if self._raise:
+            zeros = tf.zeros([self.num_classes]) if biases is None else biases
+            biases = tf.cast(zeros, tf.float32) + self._raise
+        return new_products(self.values(), biases)
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        vectors = tf.gather(self._vectors.current(), ids)
+        return self._mixed(vectors)[..., : self.dim]
+
+    def values(self) -> tf.Tensor:
+        return self._mixed(self._vectors.current())[:, : self.dim]
+
+    def biases(self) -> tf.Tensor | None:
+        """Returns the biases of all classes, `[num_classes]`, or None. Changes no variable."""
+        if not self.has_bias:
+            return None
+        column = slice(self.dim, None)
+        blocks = [self._mixed(rows, column)[:, 0] for rows in current_blocks(self._weights)]
+        return tf.concat(blocks, axis=0)
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        return self.logits_by(features, factored_output_vectors(self._weights))
+
+    def logits_by(self, features: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
+        """Computes `logits` with TensorFlow operations only.
+
+        Args:
+            features: Float `[..., dim]`.
+            vectors: The rows of V, up to date.
+        """
+        hidden, shift = self.hidden(features)
+        logits = tf.tensordot(hidden, vectors, axes=[[-1], [1]])
+        return tf.cast(logits + shift[..., tf.newaxis], features.dtype)
+
+    def take_folds(self) -> None:
+        """Brings all rows of V up to date. Steps do this only for the rows that they read."""
+        self._vectors.current()
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        hidden, shift = self.hidden(features)
+        dots = self._vectors.dots(hidden, ids)
+        return tf.where(ids >= 0, dots + shift[:, tf.newaxis], dots)
+
+    def statistics(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
+    ) -> ClassStatistics:
+        hidden, shift = self.hidden(features)
+        found = self._vectors.statistics(hidden, labels, compute_dtype)
+        true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
+        return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
+
+    def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return self._vectors.ranked_scores(self.hidden(features)[0], ids)
+
+    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        hidden, shift = self.hidden(features)
+        scores, ids = self._vectors.top_k(hidden, k)
+        return scores + shift[:, tf.newaxis], ids
+
+    def fold_logits(
+        self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
+    ) -> Any:
+        hidden, shift = self.hidden(features)
+
+        def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
+            return function(state, logits + shift[:, tf.newaxis], ids)
+
+        return self._vectors.fold_logits(hidden, shifted, state, **options)
+
+    def hidden(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns `U h`, `[..., D]`, which the rows of V score, and `<omega, h>`, `[...]`.
+
+        It computes them in float64 and returns them in the dtype of V.
+
+        Args:
+            features: Float `[..., dim]`.
+        """
+        features = self._with_one(tf.cast(features, tf.float64))
+        mixing, offset = self._weights.mixing.value, self._weights.offset.value
+        hidden = tf.tensordot(features, mixing, axes=[[-1], [1]])
+        shift = tf.reduce_sum(features * offset, axis=-1) + self._raise
+        return tuple(tf.cast(one, self._weights.vectors.dtype) for one in (hidden, shift))
+
+    def _with_one(self, features: tf.Tensor) -> tf.Tensor:
+        if not self.has_bias:
+            return features
+        return tf.concat([features, tf.ones_like(features[..., :1])], axis=-1)
+
+    def _mixed(self, vectors: tf.Tensor, columns: slice = slice(None)) -> tf.Tensor:
+        """Computes rows of W, or some of their columns, from rows of V."""
+        mixing = tf.cast(self._weights.mixing.value[:, columns], vectors.dtype)
+        offset = tf.cast(self._weights.offset.value[columns], vectors.dtype)
+        return tf.tensordot(vectors, mixing, axes=1) + offset
+
+
+class _CurrentRows(ClassMatrix):
+    """The rows of V, which it brings up to date before each read."""
+
+    def __init__(self, weights: FactoredState, owner: str) -> None:
+        super().__init__(weights.vectors, None, owner)
+        self._weights = weights
+
+    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
+        found = super().variables()
+        self.current()
+        return found
+
+    def current(self) -> tf.Variable:
+        """Returns V, in any dtype, up to date."""
+        factored_output_take_folds(self._weights)
+        return self._weights.vectors.value

@@ -1,0 +1,1 @@
+"""Two-level and Huffman softmax."""

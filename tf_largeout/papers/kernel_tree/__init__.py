@@ -1,0 +1,1 @@
+"""Sampling by a kernel of the model (Blanc & Rendle 2018)."""

@@ -1,0 +1,421 @@
+"""Hash tables: they find the rows in the same buckets as a query."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import is_whole
+from tf_largeout.ops import devices
+from tf_largeout.papers.lsh.hash_ops import hash_functions, lsh_hash
+from tf_largeout.papers.lsh.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
+from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
+from tf_largeout.variables.machine_memory import require_memory
+from tf_largeout.variables.replicas import local_variable
+
+HASHES = ["simhash", "dwta", "wta"]
+DEFAULT_BIN_SIZE = 8
+_BIN_SIZES = [2**bits for bits in range(1, 9)]  # the limit of the ops is 256
+_MOST_BITS = 30
+_NUM_PROBES = 64
+_LEAST_LOOKUPS = 8  # per table, if the rows that occur most often are searched
+LOOKUPS_PER_ROW = 16  # table entries that a query looks at per row of the most frequent ones
+
+
+def most_bits(num_rows: int) -> int:
+    """Returns the number of bits of a bucket number, for at most `num_rows / 10` buckets."""
+    return max(1, min(_MOST_BITS, int(math.log2(max(2, num_rows / 10)))))
+
+
+def checked_bin_size(value: Any) -> int:
+    """Returns the argument `bin_size` as an int.
+
+    Raises:
+        ValueError: If it is not a power of two from 2 to 256.
+    """
+    if is_whole(value) and value in _BIN_SIZES:
+        return int(value)
+    raise ValueError(
+        f"`bin_size` must be a power of two from 2 to {_BIN_SIZES[-1]}, because a hash value "
+        f"is stored in log2(bin_size) bits. Received: bin_size={value!r} (of type "
+        f"{type(value).__name__}). Pass the next power of two, such as 8 or 16."
+    )
+
+
+def bits_per_value(hash: str, bin_size: int) -> int:
+    """Returns how many bits a hash value has: 1 for SimHash, otherwise `log2(bin_size)`."""
+    return 1 if hash == "simhash" else int(math.log2(bin_size))
+
+
+def default_num_hashes(
+    hash: str,
+    num_tables: int,
+    num_rows: int,
+    num_found: int,
+    bin_size: int = DEFAULT_BIN_SIZE,
+) -> int:
+    """Returns a K with which L buckets of equal size have about `8 num_found` entries."""
+    bits = math.log2(max(2.0, num_tables * num_rows / (8 * num_found)))
+    return max(1, round(bits / bits_per_value(hash, bin_size)))
+
+
+class HashTables:
+    """L tables of K hashes over N rows, and the hash functions.
+
+    The state takes at most `4.4 L N` bytes, because no table has more than N / 10 buckets. If K
+    hash values have more bits than a bucket number, they are mixed to fewer bits. The state and
+    the queries are on the device of the rows.
+
+    Args:
+        kind: "simhash", "dwta" or "wta", see `ops.hash_ops`.
+        num_hashes: K.
+        num_tables: L.
+        bin_size: For WTA and DWTA, how many numbers a hash value compares: a power of two.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        num_hashes: int,
+        num_tables: int,
+        bin_size: int = DEFAULT_BIN_SIZE,
+    ) -> None:
+        self.kind, self.num_hashes, self.num_tables = kind, num_hashes, num_tables
+        self.bin_size = bin_size
+        self._functions: keras.Variable = None
+        self._offsets: keras.Variable = None
+        self._ids: keras.Variable = None
+        self._bits = self._num_rows = self._dim = 0
+
+    def build(
+        self,
+        num_rows: int,
+        dim: int,
+        add_weight: AddWeight,
+        *,
+        num_rows_of_all: int = 0,
+        num_parts: int = 1,
+    ) -> None:
+        """Creates the state. Until the first `rebuild` all buckets are empty.
+
+        Args:
+            num_rows: Number of rows.
+            dim: Width of a row.
+            add_weight: Function that creates a weight.
+            num_rows_of_all: If the rows are a shard, the number of rows of all shards. The
+                tables then have as many buckets as tables over all rows.
+            num_parts: Number of shards on this machine.
+
+        Raises:
+            ValueError: If the tables need more memory than the machine has.
+        """
+        self._num_rows, self._dim = num_rows, dim
+        bits = self.num_hashes * bits_per_value(self.kind, self.bin_size)
+        self._bits = min(bits, most_bits(num_rows_of_all or num_rows))
+        offsets_shape = (self.num_tables, 2**self._bits + 1)
+        ids_shape = (self.num_tables, num_rows)
+        require_memory(
+            4 * (math.prod(offsets_shape) + math.prod(ids_shape)) * num_parts,
+            f"{self.num_tables} hash tables over {num_rows * num_parts} rows take",
+            f"Received: num_tables={self.num_tables}. Lower it.",
+        )
+        with tf.init_scope(), tf.device("CPU:0"):
+            functions = self._new_functions(tf.constant([0, 0], tf.int64)).numpy()
+        self._functions = add_weight(
+            "hash_functions",
+            functions.shape,
+            "int32",
+            constant_initializer(functions),
+            on_host=True,
+        )
+        # uint32: TensorFlow keeps int32 variables on the CPU even if the rest is on a GPU.
+        self._offsets = add_weight("table_offsets", offsets_shape, "uint32", zeros_initializer)
+        self._ids = add_weight("table_ids", ids_shape, "uint32", zeros_initializer)
+
+    def rebuild(self, embeddings: tf.Variable, seed: tf.Tensor) -> None:
+        """Hashes all rows again, with new functions.
+
+        Whether a row and a query share a bucket depends on the random functions. If the
+        functions stayed the same, a row that shares no bucket with similar queries would be
+        missed during the whole training.
+
+        Args:
+            embeddings: The rows, `tf.Variable` `[num_rows, dim]` of this replica: float32, or
+                bfloat16 on a CPU.
+            seed: int64 `[2]`; equal seeds give equal functions.
+        """
+        with devices.host_scope(self._functions):
+            functions = self._new_functions(seed)
+            local_variable(self._functions).assign(functions)
+        offsets, ids = self._variables()
+        lsh_build(embeddings, functions, offsets, ids, *self._family)
+
+    def codes(
+        self,
+        vectors: tf.Tensor,
+        labels: tf.Tensor | None = None,
+        others: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Returns the buckets of a batch of queries, an argument of the methods below.
+
+        Args:
+            vectors: float32 `[n, dim]`: a vector per query, or one per label.
+            labels: None for one vector per query. Otherwise int64 `[batch, num_labels]`, padded
+                with -1: a query has one vector per label. `vectors` then has a row for each
+                label that is not padding, in the order of `labels`.
+            others: With `labels`, float32 `[batch, dim]`, one more vector per query; or None.
+
+        Returns:
+            int32 `[batch, k * num_tables]` for k vectors per query, -1 for those of padding.
+        """
+        functions = local_variable(self._functions).read_value()
+        codes = lsh_hash(vectors, functions, *self._family)
+        if labels is None:
+            return codes
+        shape = tf.concat([tf.shape(labels), [self.num_tables]], axis=0)
+        none = tf.fill(shape, tf.constant(-1, tf.int64))  # int32 would go through the host
+        codes = tf.cast(codes, tf.int64)
+        codes = tf.tensor_scatter_nd_update(none, tf.where(labels >= 0), codes)
+        codes = tf.reshape(codes, [shape[0], shape[1] * shape[2]])
+        if others is not None:
+            codes = tf.concat([tf.cast(self.codes(others), tf.int64), codes], axis=1)
+        return tf.cast(codes, tf.int32)
+
+    def query(
+        self,
+        codes: tf.Tensor,
+        excluded: tf.Tensor,
+        select: str,
+        num_found: int,
+        max_lookups: int,
+        seed: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns rows that share buckets with each query, see `ops.lsh_query`.
+
+        Args:
+            codes: What `codes` returns.
+            excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
+            select: "walk" for the rows that occur first in the buckets, "frequent" for those
+                that occur most often.
+            num_found: Number of distinct rows per query.
+            max_lookups: The most table entries that a query reads. "frequent" reads at least 8
+                per table: with fewer entries than tables, it would find nothing.
+            seed: int64 `[2]`, for the start of a walk, and for the uniform draws that complete
+                the result if a query finds too few rows. None, without uniform draws, is
+                possible only for "frequent".
+
+        Returns:
+            `(ids, num_filled)`: int64 `[batch, num_found]`, padded with -1; and int32
+            `[batch]`, the number of uniform draws.
+        """
+        no_seed = tf.zeros([2], tf.int64)
+        if select == "frequent":
+            max_lookups = max(max_lookups, _LEAST_LOOKUPS * self.num_tables)
+        return lsh_query(
+            *self._variables(),
+            codes,
+            excluded,
+            no_seed if seed is None else seed,
+            select,
+            num_found,
+            max_lookups,
+            fill=seed is not None,
+        )
+
+    def num_entries(self, codes: tf.Tensor) -> tf.Tensor:
+        """Returns the number of entries in the buckets of each query, int64 `[batch]`.
+
+        Args:
+            codes: As in `query`.
+        """
+        offsets = local_variable(self._offsets)
+        tables = tf.range(tf.shape(codes)[1]) % self.num_tables
+        places = tf.stack([tf.zeros_like(codes) + tables, tf.maximum(codes, 0)], axis=-1)
+        begins, ends = (
+            tf.cast(tf.gather_nd(offsets, places + [0, step]), tf.int64) for step in (0, 1)
+        )
+        return tf.reduce_sum(tf.where(codes < 0, tf.zeros_like(ends), ends - begins), axis=1)
+
+    def draw(
+        self, codes: tf.Tensor, seed: tf.Tensor, num_drawn: int
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Draws from all entries in the buckets of a batch, each with the same probability.
+
+        Args:
+            codes: As in `query`.
+            seed: int64 `[2]`.
+            num_drawn: Number of draws.
+
+        Returns:
+            `(ids, num_entries)`: int64 `[num_drawn]`, where rows may repeat, or -1 if there are
+            no entries; and int64 scalar E. The expected count of a row with M of the E entries
+            is `num_drawn * M / E`.
+        """
+        return lsh_pool(*self._variables(), codes, seed, num_drawn)
+
+    def best_of_most_frequent(
+        self,
+        codes: tf.Tensor,
+        queries: tf.Tensor,
+        excluded: tf.Tensor,
+        num_candidates: int,
+        num_best: int,
+        score: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the best rows among the most frequent ones in a query's buckets.
+
+        Args:
+            codes: What `codes` returns.
+            queries: float32 `[batch, dim]`.
+            excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
+            num_candidates: Number of rows per query that are scored: those that occur most
+                often in its buckets. A query looks at up to 16 table entries per candidate.
+            num_best: Number of rows to find, at most `num_candidates`.
+            score: Returns the scores of queries and rows, float32 `[batch, n]`, for the
+                arguments `queries` and int64 `[batch, n]`, padded with -1; the lowest float at
+                padding.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1 if
+            a query's buckets have fewer rows.
+        """
+        # Without a seed, because replicas cannot draw one in a branch of `tf.cond`, in which
+        # a search with a late start runs.
+        lookups = LOOKUPS_PER_ROW * num_candidates
+        found, _ = self.query(codes, excluded, "frequent", num_candidates, lookups)
+        scores, best = tf.math.top_k(score(queries, found), num_best, sorted=False)
+        return scores, tf.gather(found, best, batch_dims=1)
+
+    def collisions(
+        self,
+        vectors: tf.Tensor,
+        ids: tf.Tensor,
+        embeddings: tf.Variable,
+        rows_of_vectors: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        """Returns how many vectors are expected in the SimHash bucket of each row, per table.
+
+        Args:
+            vectors: float32 `[n, dim]`.
+            ids: int64 `[m]`, rows, with their current values.
+            embeddings: As in `rebuild`.
+            rows_of_vectors: int64 `[n]`, the rows that the vectors are, or -1. None if they are
+                not rows.
+
+        Returns:
+            float32 `[m]`: the sum over the vectors of `collision_probability`.
+        """
+        cosines = _cosines(vectors, tf.cast(tf.gather(embeddings, ids), tf.float32))
+        if rows_of_vectors is not None:
+            # A row has angle 0 to itself. Rounding would make it about 4e-4: the angle of a
+            # cosine of 1 - x is sqrt(2 x).
+            cosines = tf.where(rows_of_vectors[:, tf.newaxis] == ids, 1.0, cosines)
+        return tf.reduce_sum(self.collision_probability(cosines), axis=0)
+
+    def fresh_share(self, embeddings: tf.Variable) -> tf.Tensor:
+        """Estimates the share of entries that are in the right buckets for the current rows.
+
+        Args:
+            embeddings: As in `rebuild`.
+
+        Returns:
+            float32 scalar in [0, 1].
+        """
+        ids = tf.range(_NUM_PROBES, dtype=tf.int64) * self._num_rows // _NUM_PROBES
+        codes = self.codes(tf.cast(tf.gather(embeddings, ids), tf.float32))
+        return lsh_fresh_share(*self._variables(), codes, ids)
+
+    def are_stale(self, embeddings: tf.Variable) -> tf.Tensor:
+        """Returns a scalar bool: whether hardly more entries are correct than by chance."""
+        chance = 2.0**-self._bits
+        return self.fresh_share(embeddings) < chance + (1 - chance) / 16
+
+    def collision_probability(self, cosine: tf.Tensor) -> tf.Tensor:
+        """Returns the probability that vectors share a bucket of one table, for SimHash.
+
+        This is `(1 - theta / pi)^K` for the angle theta (Charikar 2002), if K is at most
+        `most_bits`.
+
+        Args:
+            cosine: Float tensor, the cosines of the angles; clipped to [-1, 1].
+
+        Returns:
+            Tensor of that shape.
+        """
+        agree = 1 - tf.acos(tf.clip_by_value(cosine, -1.0, 1.0)) / math.pi
+        return agree**self.num_hashes
+
+    def health(self) -> dict[str, Any]:
+        """Returns the sizes of the buckets.
+
+        Returns:
+            A dict: `num_tables`, `num_hashes` and `num_buckets` per table; the sizes
+            `mean_bucket` and `largest_bucket`; `median_bucket_of_a_row`, the size that the
+            buckets of half of the rows do not exceed; and `empty_bucket_share`.
+        """
+        return health_of([self])
+
+    def bucket_sizes(self) -> np.ndarray:
+        """Returns the number of entries of each bucket, int64 `[num_tables, num_buckets]`."""
+        return np.diff(self._offsets.numpy().astype("int64"), axis=1)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the state, by the names of the weights."""
+        names = ("hash_functions", "table_offsets", "table_ids")
+        return {name: w.numpy() for name, w in zip(names, self.variables(), strict=True)}
+
+    def variables(self) -> list[tf.Variable]:
+        """Returns the `tf.Variable`s of functions, offsets and ids on this replica."""
+        return [local_variable(self._functions), *self._variables()]
+
+    @property
+    def _family(self) -> tuple[str, int, int, int, int]:
+        return self.kind, self.num_hashes, self.num_tables, self._bits, self.bin_size
+
+    def _variables(self) -> tuple[tf.Variable, tf.Variable]:
+        """Returns the `tf.Variable`s of offsets and ids on this replica."""
+        return local_variable(self._offsets), local_variable(self._ids)
+
+    def _new_functions(self, seed: tf.Tensor) -> tf.Tensor:
+        family = (self.kind, self._dim, self.num_hashes, self.num_tables)
+        return hash_functions(*family, seed, self.bin_size)
+
+
+def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
+    """Like `HashTables.health`, for the tables of several shards together."""
+    sizes = np.sum([part.bucket_sizes() for part in parts], axis=0)
+    return {
+        "num_tables": parts[0].num_tables,
+        "num_hashes": parts[0].num_hashes,
+        "num_buckets": sizes.shape[1],
+        "mean_bucket": float(sizes.mean()),
+        "median_bucket_of_a_row": _median_bucket_of_rows(sizes),
+        "largest_bucket": int(sizes.max()),
+        "empty_bucket_share": float(np.mean(sizes == 0)),
+    }
+
+
+def _cosines(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns the cosines between vectors and rows, `[n, num_rows]`."""
+    return tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
+
+
+def _directions(rows: tf.Tensor) -> tf.Tensor:
+    """Returns rows of length 1, `[n, dim + 1]`.
+
+    The last number is 1 for the zero vector: it shares all hashes with other zero vectors, and
+    is at right angles to all other vectors.
+    """
+    norms = tf.norm(rows, axis=1, keepdims=True)
+    return tf.concat([tf.math.divide_no_nan(rows, norms), tf.cast(norms == 0, tf.float32)], 1)
+
+
+def _median_bucket_of_rows(sizes: np.ndarray) -> int:
+    """Returns the bucket size that half of the rows do not exceed."""
+    sizes = np.sort(sizes.reshape(-1))
+    total = np.cumsum(sizes)
+    return int(sizes[np.searchsorted(total, total[-1] / 2)]) if total[-1] else 0

@@ -1,0 +1,140 @@
+"""`LSHIndex`: finds the best of the classes that share most hash buckets with a query."""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.papers.lsh.hash_tables import (
+    DEFAULT_BIN_SIZE,
+    HASHES,
+    HashTables,
+    checked_bin_size,
+    default_num_hashes,
+)
+from tf_largeout.papers.lsh.hashed_rows import HashedRows
+from tf_largeout.retrieval.index import Index
+from tf_largeout.retrieval.rows import Rows, weight_maker
+from tf_largeout.types import TensorLike
+
+_LOOKUPS_A_CANDIDATE = 8
+
+
+class LSHIndex(Index[HashedRows]):
+    """Finds classes with high `<w_c, query> + b_c` by locality-sensitive hashing.
+
+    All class rows are in hash tables. The classes that occur most often in a query's buckets
+    are scored in float32, and the best of them are returned. With `hash="wta"` this is the
+    inference of Vijayanarasimhan et al. 2015, section 3. Hashes compare only directions. So
+    neither the length nor the bias of a class row affects whether it is a candidate. On trained
+    weights, an `InvertedFileIndex` finds more of the best classes in less time. So use an
+    `LSHIndex` only if you need hashing; see lab/retrieval/README.md.
+
+    The index has its own rows in float32, `4 dim` bytes per class, even if the rows of the
+    layer are bfloat16 or are normalized. The tables take at most `4.4 num_tables` more bytes
+    per class. Each change of the rows hashes all rows again, with the same functions.
+
+    Args:
+        num_candidates: Number of classes to score per query, 4,096 by default. The search is
+            exact if it is at least the number of classes.
+        hash: "simhash", the default, "dwta" or "wta".
+        num_tables: Number of hash tables, 50 by default.
+        num_hashes: Number of hash values per bucket. None, the default, chooses it so that the
+            buckets of a query have about `8 num_candidates` entries if all buckets have equal
+            size.
+        bin_size: For "dwta" and "wta", how many numbers a hash value compares: a power of two
+            from 2 to 256, 8 by default. A value has `log2(bin_size)` bits. "simhash" does not
+            use it. The paper's setting (section 4: k = 16, M = 1,000 bands, P = 3,000
+            permutations) is `hash="wta", bin_size=16, num_tables=1000, num_hashes=3`.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    References:
+        Vijayanarasimhan, Shlens, Monga, Yagnik 2015, "Deep networks with large output spaces".
+    """
+
+    def __init__(
+        self,
+        num_candidates: int = 4096,
+        hash: str = "simhash",
+        num_tables: int = 50,
+        num_hashes: int | None = None,
+        bin_size: int = DEFAULT_BIN_SIZE,
+    ) -> None:
+        super().__init__()
+        self.num_candidates = whole_number("num_candidates", num_candidates)
+        self.hash = one_of("hash", hash, HASHES)
+        self.num_tables = whole_number("num_tables", num_tables)
+        self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
+        self.bin_size = checked_bin_size(bin_size)
+
+    def build(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> "LSHIndex":
+        """Sets the class rows to search; replaces those of an earlier `build`.
+
+        Args:
+            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
+            bias: Float `[num_classes]`, or None.
+
+        Returns:
+            The index itself.
+
+        Raises:
+            ValueError: If their shapes are wrong, there are no rows, a number is not finite, or
+                the tables need more memory than the machine has.
+        """
+        rows = Rows.of(class_embeddings, bias)
+        num_hashes = self.num_hashes or default_num_hashes(
+            self.hash,
+            self.num_tables,
+            len(rows.alive),
+            self.num_candidates,
+            self.bin_size,
+        )
+        tables = self._tables(num_hashes)
+        search = HashedRows.hashed(rows, tables, self.num_candidates, self._max_lookups)
+        with self._changes:
+            self._take(search)
+        return self
+
+    def best_of(
+        self,
+        scorer: ClassScorer,
+        queries: tf.Tensor,
+        k: int | tf.Tensor,
+        exclude: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the best classes with our ops, for an export; see `HashedRows.best_of`."""
+        return self._built().best_of(scorer, queries, k, exclude)
+
+    def variables(self) -> list[tf.Variable]:
+        """Returns the variables that `best_of` reads in addition to the class rows."""
+        return self._built().variables()
+
+    @property
+    def _max_lookups(self) -> int:
+        return _LOOKUPS_A_CANDIDATE * self.num_candidates
+
+    def _tables(self, num_hashes: int) -> HashTables:
+        return HashTables(self.hash, num_hashes, self.num_tables, self.bin_size)
+
+    def _search_after(self, search: HashedRows, rows: Rows, ids: np.ndarray) -> HashedRows:
+        return search.with_rows(rows)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "num_candidates": self.num_candidates,
+            "hash": self.hash,
+            "num_tables": self.num_tables,
+            "num_hashes": self._built().tables.num_hashes,
+            "bin_size": self.bin_size,
+        }
+
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> HashedRows:
+        for name, value in settings.items():  # files of earlier versions have no `bin_size`
+            setattr(self, name, value)
+        rows, tables = Rows.of_arrays(arrays), self._tables(settings["num_hashes"])
+        tables.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker(arrays))
+        return HashedRows(rows, tables, self.num_candidates, self._max_lookups)
