@@ -87,7 +87,7 @@ ops: $(INSTALLED)
 	@$(BIN)/python -m build_tools op_library --copy-to $(LIBRARY)
 
 demo: ops
-	$(BIN)/python -m tf_largeout.benchmarks demo $(ARGS)
+	$(BIN)/python -m benchmarks demo $(ARGS)
 
 demo-sharded: ops
 	$(BIN)/python examples/sharded.py $(ARGS)
@@ -231,7 +231,7 @@ constraints:
 	$(PYTHON) -m build_tools.constraints $(UV)
 
 bench: ops
-	$(BIN)/python -m tf_largeout.benchmarks $(NAME) $(ARGS)
+	$(BIN)/python -m benchmarks $(NAME) $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info $(LIBRARY) .pytest_cache .ruff_cache .mypy_cache

@@ -37,8 +37,8 @@ EXTRAS = {
         "tensorflow-serving-api==2.21.0",
         "tf2onnx==1.17.0",
     ],
-    # Libraries that `tf_largeout.benchmarks retrieval` and `step`, and
-    # `lab.label_trees.compare`, measure.
+    # Libraries that `python -m benchmarks retrieval` and `step`, and `lab.label_trees.compare`,
+    # measure.
     # fastText 0.9.3 trains to NaN where 0.9.2 does not, and has no wheel for Python 3.13.
     "rivals": [
         "faiss-cpu==1.15.1",

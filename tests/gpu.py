@@ -13,7 +13,7 @@ def missing():
     """Returns why no test can run on the GPU, or None."""
     if not tf.config.get_visible_devices("GPU"):
         return "no GPU, or not run as `pytest -m gpu`"
-    from tf_largeout.benchmarks.harness import machine  # Imports the library only if needed.
+    from benchmarks.harness import machine  # Imports the library only if needed.
 
     return machine.why_not_on_gpu()
 

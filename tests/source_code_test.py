@@ -12,9 +12,9 @@ from tests.source_tree import (
     each_of,
     imported_sub_packages,
     imports,
-    lab_files,
     name,
     parsed,
+    program_files,
     python_files,
     sub_package,
 )
@@ -132,8 +132,8 @@ ARROWS = {
     "serving": {"arguments", "checks", "classes", "layers", "retrieval", "tags", "version"},
     "datasets": {"arguments", "atomic_file"},
     "distribute": {"arguments", "ops"},
-    "benchmarks": None,  # anything
 }
+NOT_INSTALLED = {"benchmarks", "build_tools", "examples", "lab", "tests"}
 PRIVATE = ("tensorflow.python", "tensorflow.compat", "keras.src", "keras.legacy", "tf_keras")
 PRIVATE_NAMES = re.compile(r"\btf\.(compat|python|raw_ops)\b|\bkeras\.(src|legacy)\b")
 # The one module that may use internals of Keras and TensorFlow. Do not add another one.
@@ -154,16 +154,15 @@ INTERNAL_STRINGS = re.compile(r"^_keras_|^scratch_graph|^ALL_OBJECTS_DICT$|^__wr
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}  # of named tuples and `os`
 LONGEST_FILE, LONGEST_FUNCTION = 300, 40  # lines of code
 # Files and folders whose public functions do not have annotations yet. Remove a line here and
-# in pyproject.toml once they do. `benchmarks` and the parsers of data sets are not public.
+# in pyproject.toml once they do. The parsers of data sets are not public.
 NOT_ANNOTATED = (
-    "tf_largeout/benchmarks",
     "tf_largeout/datasets/linux_callees",
     "tf_largeout/datasets/place_names",
     "tf_largeout/datasets/xmc",
 )
 
 each_module = each_of(python_files())
-each_module_and_program = each_of([*python_files(), *lab_files()])
+each_module_and_program = each_of([*python_files(), *program_files()])
 
 
 @each_module
@@ -193,7 +192,7 @@ def test_no_sub_packages_import_each_other_in_a_circle():
 
 @each_module
 def test_the_package_does_not_import_what_is_not_installed(path):
-    wrong = {one for one in imports(path) if one.partition(".")[0] in ("lab", "tests")}
+    wrong = {one for one in imports(path) if one.partition(".")[0] in NOT_INSTALLED}
     assert not wrong, f"{name(path)} imports {sorted(wrong)}, which are not in the wheel."
 
 
@@ -287,11 +286,7 @@ def test_public_functions_and_methods_have_complete_annotations(path):
 WAITING = {"checks.py", "losses/tagged_loss.py", "optimizers/step_barrier.py"}
 
 
-@each_of(
-    path
-    for path in python_files()
-    if str(path.relative_to(PACKAGE)) not in WAITING and "benchmarks" not in path.parts
-)
+@each_of(path for path in python_files() if str(path.relative_to(PACKAGE)) not in WAITING)
 def test_checks_are_part_of_the_data(path):
     assert "control_dependencies" not in path.read_text(), (
         "TensorFlow may drop what an operation waits for. Read the tensor that `checks.passed` "

@@ -47,9 +47,9 @@ def python_files():
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def lab_files():
-    """Returns the programs of lab/, which import the package and are not part of it."""
-    return sorted((ROOT / "lab").rglob("*.py"))
+def program_files():
+    """Returns the modules of benchmarks/ and lab/, which import the package."""
+    return sorted(path for top in ("benchmarks", "lab") for path in (ROOT / top).rglob("*.py"))
 
 
 def cpp_files(*floors):

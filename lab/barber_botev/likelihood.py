@@ -23,12 +23,12 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.barber_botev.problems import PROBLEMS
 from lab.shared.command_line import new_parser
 from lab.shared.plots import draw_likelihood
 from tf_largeout import losses, samplers
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 
 FIGURES = ("log_likelihood", "from_exact", "from_true")
 _GRID = (1 / 30, 1 / 10, 1 / 3, 1.0, 3.0, 10.0)

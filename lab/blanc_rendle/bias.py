@@ -15,13 +15,13 @@ import time
 
 import keras
 
+from benchmarks.methods.optimizers import OPTIMIZERS
 from lab.blanc_rendle.plots import draw_bias
 from lab.shared import language_model_case
 from lab.shared.command_line import new_parser
 from lab.shared.figures import grid
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.language_model_case import Setting
-from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
 
 
 @dataclasses.dataclass(frozen=True)

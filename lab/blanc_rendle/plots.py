@@ -2,7 +2,7 @@
 
 import collections
 
-from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
+from benchmarks.harness.plots import line_styles, new_figure, save
 
 _MOST = 1.5  # perplexity at the top of the picture, relative to the lowest one
 _LABELLED = 1.05  # relative perplexity from which a curve shows its number of draws

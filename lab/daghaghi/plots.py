@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
+from benchmarks.harness.plots import line_styles, new_figure, save
 
 
 def draw_task(runs, path):

@@ -14,14 +14,14 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import machine
+from benchmarks.harness.step_case import StepTimes, dense_task
+from benchmarks.harness.step_clock import WARM_UP, StepClock
 from lab.daghaghi import plots
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
-from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
 
 _MOST_SECONDS = 20.0
 _DWTA = {"hash": "dwta", "num_hashes": 5}

@@ -20,6 +20,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import tasks
+from benchmarks.harness.tasks import task_argument
 from lab.daghaghi import training
 from lab.daghaghi.rows import HASHED, ROWS
 from lab.daghaghi.step_costs import cpu_ms, rebuild_ms
@@ -27,8 +29,6 @@ from lab.shared.command_line import new_parser
 from lab.shared.figures import grid, markdown
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.tasks import task_argument
 from tf_largeout.papers.lsh.hash_ops import hash_functions, lsh_hash
 from tf_largeout.papers.lsh.hash_tables import bits_per_value, most_bits
 

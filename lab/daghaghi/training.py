@@ -23,16 +23,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import tasks
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.stopwatch import Stopwatch
+from benchmarks.harness.tasks import task_argument
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from lab.daghaghi import plots, tables
 from lab.daghaghi.rows import BY_BUDGET, HASHED, ROWS
 from lab.shared.command_line import new_parser
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
-from tf_largeout.benchmarks.harness.tasks import task_argument
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from tf_largeout.samplers import LSHSampler
 
 _FIGURES = ("p1", "p3", "p5", "loss")

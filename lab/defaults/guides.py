@@ -12,11 +12,11 @@ import time
 
 import keras
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from tf_largeout import metrics
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 
 _FOLDER = pathlib.Path(__file__).parents[2] / "docs/guides"
 # page -> the names of the model, its inputs and its labels

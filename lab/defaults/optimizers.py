@@ -11,13 +11,13 @@ import itertools
 
 import keras
 
+from benchmarks.harness import tasks
+from benchmarks.harness.evaluation import evaluate
 from lab.shared import directions, identifiers
 from lab.shared.command_line import new_parser
 from lab.shared.figures import grid
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import layers, losses, optimizers, samplers
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate
 
 directions.add_task()
 identifiers.add_task()

@@ -17,10 +17,10 @@ import numpy as np
 import tensorflow as tf
 
 import tf_largeout as tflo
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
 from lab.distribution.step_turns import small_model
 from lab.shared.command_line import new_parser
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.distribute.local_servers import local_servers
 
 _NOISE, _SERVERS, _TESTS = 1.0, 2, 1_000

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 import tf_largeout as tflo
-from tf_largeout.benchmarks.harness import machine
+from benchmarks.harness import machine
 
 DIM, BATCH, STEPS = 64, 64, 30
 

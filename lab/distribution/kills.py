@@ -16,10 +16,10 @@ import statistics
 import tempfile
 import time
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.distribution.kill_processes import Processes
 from lab.shared.command_line import new_parser
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 
 FAULTS = {
     "nothing": None,

@@ -9,12 +9,12 @@ of more devices. A step that copied the matrix would need memory that grows with
 
 import tensorflow as tf
 
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
+from benchmarks.harness.step_case import StepTimes, dense_task
+from benchmarks.harness.step_clock import WARM_UP, StepClock
 from lab.distribution import step_turns
 from lab.shared.command_line import new_parser
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
-from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
 
 
 def main(arguments=None):

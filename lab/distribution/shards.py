@@ -13,12 +13,12 @@ import pathlib
 import numpy as np
 
 import tf_largeout as tflo
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
+from benchmarks.harness.step_case import StepTimes, dense_task
+from benchmarks.harness.step_clock import WARM_UP, StepClock
 from lab.distribution import step_turns
 from lab.shared.command_line import new_parser
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.step_case import StepTimes, dense_task
-from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
 from tf_largeout.distribute.local_servers import local_servers
 
 

@@ -27,10 +27,10 @@ import sys
 
 import numpy as np
 
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
 from lab.distribution import network, traffic_run
 from lab.shared.command_line import new_parser
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.distribute.local_servers import local_servers
 
 _UP = "ip link set lo up && exec"

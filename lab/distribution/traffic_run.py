@@ -6,9 +6,9 @@ import time
 import keras
 import numpy as np
 
+from benchmarks.harness import machine
+from benchmarks.harness.step_case import dense_task
 from lab.distribution.step_turns import small_model
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.step_case import dense_task
 from tf_largeout.distribute import connect
 from tf_largeout.losses import SampledSoftmaxLoss
 from tf_largeout.optimizers import LazyAdam

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import machine, own_process
 from tf_largeout import layers, losses, optimizers, samplers
-from tf_largeout.benchmarks.harness import machine, own_process
 
 _RATE = 1e-3
 _BATCHES = 8  # distinct batches, so that a step reads rows that the previous step did not load

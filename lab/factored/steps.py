@@ -13,13 +13,13 @@ import os
 
 from tqdm import tqdm
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.factored.step_case import METHODS, Shape, measure, milliseconds
 from lab.factored.upkeep import upkeep
 from lab.shared.command_line import new_parser
 from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.plots import draw_factored
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 
 # The limit of TensorFlow's CPU allocator, in bytes. The allocator requests powers of two: 16 GB
 # for 8,000,000 rows of 9.6 GB. With its default limit, the memory of the machine, it cannot

@@ -15,12 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 import tf_largeout as tflo
+from benchmarks.harness import machine, tasks
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
 from lab.shared.methods import METHODS
 from lab.shared.plots import draw_growth
-from tf_largeout.benchmarks.harness import machine, tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import write_json
 
 
 def main(arguments=None):

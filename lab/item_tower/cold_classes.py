@@ -22,13 +22,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness.evaluation import rank_figures
+from benchmarks.harness.tasks import endless_batches
+from benchmarks.rivals.tf_idf import TfIdf
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import datasets, layers, losses, optimizers, samplers
-from tf_largeout.benchmarks.harness.evaluation import rank_figures
-from tf_largeout.benchmarks.harness.tasks import endless_batches
-from tf_largeout.benchmarks.rivals.tf_idf import TfIdf
 from tf_largeout.datasets import place_names
 from tf_largeout.datasets.ragged import Ragged
 

@@ -7,6 +7,8 @@ step of each, and the median over the turns of its quotient by the time with fre
 
 import numpy as np
 
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
 from lab.item_tower.cold_classes import (
     FREE,
     SHARED,
@@ -20,8 +22,6 @@ from lab.item_tower.cold_classes import (
 from lab.shared import threads
 from lab.shared.command_line import new_parser
 from lab.shared.step_ends import StepEnds
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
 
 MODELS = (FREE, TOWER, SHARED, SHORT)
 _FIRST = 20  # steps of a turn that are not measured

@@ -10,13 +10,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import machine, tasks
+from benchmarks.harness.files import write_json
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.methods.method_table import METHODS
 from lab.negatives.hardness import with_sampler
 from lab.shared.command_line import new_parser
 from lab.shared.samplers import SAMPLERS
-from tf_largeout.benchmarks.harness import machine, tasks
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
-from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.samplers import KernelTreeSampler
 
 _AT_ONCE = 2**20  # expected counts of labels

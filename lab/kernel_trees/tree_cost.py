@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
 from lab.shared.samplers import SAMPLERS
 from tf_largeout import layers, samplers
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.variables import row_observers
 
 _WARM_UP = 2

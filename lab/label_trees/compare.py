@@ -15,17 +15,17 @@ import argparse
 import ast
 import pathlib
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
+from benchmarks.harness.tasks import TASKS
+from benchmarks.harness.training_run import TrainingRun
+from benchmarks.race import race
+from benchmarks.rivals.rival_run import RivalRun
+from benchmarks.table import COSTS, comparison, text_lines, write_markdown
 from lab.label_trees.joined_run import JoinedRun
 from lab.label_trees.rivals import RIVALS
 from lab.shared.command_line import new_parser
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.tasks import TASKS
-from tf_largeout.benchmarks.harness.training_run import TrainingRun
-from tf_largeout.benchmarks.race import race
-from tf_largeout.benchmarks.rivals.rival_run import RivalRun
-from tf_largeout.benchmarks.table import COSTS, comparison, text_lines, write_markdown
 
 _JOINED = ["several_labels x3", "several_labels_bigrams x3"]
 _OURS = ["inverted_file", "recommended", "nce"]

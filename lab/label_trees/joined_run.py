@@ -5,14 +5,14 @@ import gc
 
 import keras
 
+from benchmarks.harness import machine, tasks
+from benchmarks.harness.answers import answer_mb, keras_top_k, query_milliseconds
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.files import write_json
+from benchmarks.harness.process_run import ProcessRun
+from benchmarks.harness.stopwatch import Stopwatch
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import machine, tasks
-from tf_largeout.benchmarks.harness.answers import answer_mb, keras_top_k, query_milliseconds
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.process_run import ProcessRun
-from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from tf_largeout.join_models import join_models
 
 

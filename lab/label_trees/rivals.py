@@ -4,9 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from tf_largeout.benchmarks.rivals import FLAT, Rival
-from tf_largeout.benchmarks.rivals import RIVALS as PACKAGE_RIVALS
-from tf_largeout.benchmarks.rivals.omikuji_model import OmikujiModel
+from benchmarks.rivals import FLAT, Rival
+from benchmarks.rivals import RIVALS as PACKAGE_RIVALS
+from benchmarks.rivals.omikuji_model import OmikujiModel
 from tf_largeout.datasets.ragged import Ragged
 from tf_largeout.layers import HashedBigrams
 

@@ -17,20 +17,19 @@ import statistics
 import subprocess
 import sys
 
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
 from lab.language_models.case import Case
 from lab.language_models.keras_head import METHODS as KERAS_METHODS
 from lab.language_models.keras_head import measure
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.other_libraries.step_process import IMPORT_PACKAGE
-from tf_largeout.benchmarks.other_libraries.step_process import ROOT as PACKAGE
 
 # TensorFlow and PyTorch crash in one process, so this program does not import TensorFlow.
-_TORCH_PROGRAM = IMPORT_PACKAGE + (
+_TORCH_PROGRAM = (
+    "import json, sys\n"
     "from lab.language_models import torch_head\n"
-    "print(json.dumps(torch_head.measure(json.loads(sys.argv[2]))))"
+    "print(json.dumps(torch_head.measure(json.loads(sys.argv[1]))))"
 )
 METHODS = {
     "keras-hub's head and loss, Adam": "keras_hub",
@@ -96,7 +95,7 @@ def _figures(name, case):
     root = str(pathlib.Path(__file__).parents[2])
     given = json.dumps({"method": name, **dataclasses.asdict(case)})
     process = subprocess.run(
-        [sys.executable, "-c", _TORCH_PROGRAM, str(PACKAGE), given],
+        [sys.executable, "-c", _TORCH_PROGRAM, given],
         check=True,
         stdout=subprocess.PIPE,
         text=True,

@@ -4,10 +4,10 @@ import keras
 import numpy as np
 
 import tf_largeout as tflo
+from benchmarks.harness import machine
+from benchmarks.harness.step_case import StepTimes
+from benchmarks.harness.step_clock import StepClock
 from lab.language_models.case import LEARNING_RATE, WARM_UP
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.step_case import StepTimes
-from tf_largeout.benchmarks.harness.step_clock import StepClock
 
 METHODS = ("keras_hub", "exact", "sampled")
 

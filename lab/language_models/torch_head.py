@@ -4,9 +4,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from benchmarks.harness import machine
+from benchmarks.harness.step_clock import StepClock
 from lab.language_models.case import LEARNING_RATE, WARM_UP, Case
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.step_clock import StepClock
 
 
 class Block(nn.Module):

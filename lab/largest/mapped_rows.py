@@ -25,9 +25,9 @@ import time
 
 import numpy as np
 
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
 
 _CGROUPS = pathlib.Path("/sys/fs/cgroup/memory")
 _DIM = 64

@@ -27,10 +27,10 @@ import numpy as np
 import tensorflow as tf
 
 import tf_largeout as tflo
+from benchmarks.harness import machine
+from benchmarks.harness.files import size_mb, write_json
 from lab.shared.command_line import new_parser
 from tf_largeout.atomic_file import atomic_path
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import size_mb, write_json
 
 _NOT_KEPT = ("out", "json", "check", "kill_half_way")
 _CALL = 8  # steps per call of the compiled step

@@ -12,11 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 import tf_largeout as tflo
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
 from lab.largest import steps
 from lab.shared.command_line import new_parser
 from lab.shared.step_ends import StepEnds
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
 
 SAMPLERS = ("uniform", "log_uniform", "unigram", "inverted_file")
 _WARM_UP = 20

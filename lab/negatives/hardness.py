@@ -13,14 +13,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import machine, tasks
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.files import write_json
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.methods.method_table import METHODS
 from lab.shared.command_line import new_parser
 from lab.shared.plots import draw_hardness
 from lab.shared.samplers import SAMPLERS
-from tf_largeout.benchmarks.harness import machine, tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
-from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import SampledSoftmaxLoss, SoftmaxLoss
 from tf_largeout.tags.candidates import score_candidates

@@ -13,8 +13,8 @@ import sysconfig
 
 import numpy as np
 
+from benchmarks.harness import tasks
 from lab.shared.directions import add_task
-from tf_largeout.benchmarks.harness import tasks
 from tf_largeout.datasets.class_order import frequency_order
 from tf_largeout.datasets.place_names.encode import VOCABULARY_SIZE, encode
 

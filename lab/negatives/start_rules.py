@@ -15,13 +15,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import machine
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.files import write_json
 from lab.negatives import start_problems
 from lab.shared import threads
 from lab.shared.command_line import new_parser
 from tf_largeout import layers, losses, optimizers, samplers
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.files import write_json
 
 _FALL = 0.25
 _AT_ONCE = 25  # steps in one call

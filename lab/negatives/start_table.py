@@ -11,9 +11,9 @@ import json
 import pathlib
 import statistics
 
+from benchmarks.harness.plots import line_styles, new_figure, save
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
-from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
 
 NEVER, DEFAULT = "never", "by labels"
 RULES = {"by_labels": DEFAULT, "by_size": "by sample size"}

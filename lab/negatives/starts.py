@@ -13,16 +13,16 @@ import itertools
 
 import keras
 
+from benchmarks.harness import tasks
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.tasks import TASKS
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.methods.method_table import METHODS
 from lab.shared import language_model_case
 from lab.shared.command_line import new_parser
 from lab.shared.directions import add_task
 from lab.shared.figures import grid
 from lab.shared.kept_runs import KeptRuns
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.tasks import TASKS
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
-from tf_largeout.benchmarks.methods.method_table import METHODS
 
 add_task()
 

@@ -14,11 +14,11 @@ import sys
 
 import numpy as np
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.next_item import data, watch
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 
 
 def main(arguments=None):

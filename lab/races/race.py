@@ -3,8 +3,8 @@
 The methods are in `lab/shared/methods.py`. `--help` describes the options.
 """
 
+from benchmarks import race
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks import race
 
 if __name__ == "__main__":
     race.main(methods=METHODS)

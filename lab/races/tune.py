@@ -3,8 +3,8 @@
 The methods are in `lab/shared/methods.py`. `--help` describes the options.
 """
 
+from benchmarks import tune
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks import tune
 
 if __name__ == "__main__":
     tune.main(methods=METHODS)

@@ -1,6 +1,6 @@
 """`python -m lab.retrieval.fastest FILE...`: the fastest setting of each method.
 
-It reads reports of `python -m tf_largeout.benchmarks retrieval`. For each recall, it prints the
+It reads reports of `python -m benchmarks retrieval`. For each recall, it prints the
 setting with the least CPU time per query among those that reach the recall, with one query per
 call. Nothing is measured.
 """

@@ -7,9 +7,9 @@ The limit is memory bandwidth: reading the rows and writing the codes once.
 import tensorflow as tf
 from tqdm import tqdm
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 from tf_largeout.papers.lsh import hash_ops
 
 KINDS = ("simhash", "wta", "dwta")

@@ -13,11 +13,11 @@ import time
 import keras
 import numpy as np
 
+from benchmarks.harness import machine, own_process, tasks
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import layers, losses, optimizers, retrieval, samplers
-from tf_largeout.benchmarks.harness import machine, own_process, tasks
 
 # task -> sampler
 TASKS = {

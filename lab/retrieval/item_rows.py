@@ -1,7 +1,7 @@
 """`python -m lab.retrieval.item_rows DATASET PATH`: rows and queries of a next-item model.
 
 It trains the model of `examples/next_item.py`, and writes its items, and its outputs for users'
-histories, in the format of `python -m tf_largeout.benchmarks retrieval --weights PATH`.
+histories, in the format of `python -m benchmarks retrieval --weights PATH`.
 """
 
 import pathlib

@@ -1,6 +1,6 @@
 """`python -m lab.retrieval.row_kinds KIND PATH`: synthetic rows and queries.
 
-It writes them in the format of `python -m tf_largeout.benchmarks retrieval --weights PATH`.
+It writes them in the format of `python -m benchmarks retrieval --weights PATH`.
 """
 
 import numpy as np

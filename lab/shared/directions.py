@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.benchmarks.harness.tasks import TASKS, Task
+from benchmarks.harness.tasks import TASKS, Task
 
 _CLASSES, _EXAMPLES, _DIM, _NOISE, _TESTED = 20_000, 60_000, 64, 0.6, 5_000
 

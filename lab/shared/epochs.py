@@ -13,16 +13,16 @@ import time
 
 import keras
 
+from benchmarks.harness import tasks
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.tasks import task_argument
+from benchmarks.race import setting_argument
 from lab.shared.command_line import new_parser
 from lab.shared.directions import add_task
 from lab.shared.falling_rates import FallingRates
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.tasks import task_argument
-from tf_largeout.benchmarks.race import setting_argument
 from tf_largeout.join_models import join_models
 
 add_task()

@@ -2,7 +2,7 @@
 
 import keras
 
-from tf_largeout.benchmarks.harness.learning_rates import LearningRates
+from benchmarks.harness.learning_rates import LearningRates
 
 
 class FallingRates(keras.callbacks.Callback):

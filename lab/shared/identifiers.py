@@ -4,8 +4,8 @@ import pathlib
 
 import numpy as np
 
+from benchmarks.harness.tasks import TASKS, Task, endless_batches
 from tf_largeout import datasets
-from tf_largeout.benchmarks.harness.tasks import TASKS, Task, endless_batches
 
 _CLASSES, _BEFORE, _TRAIN, _TESTED = 1_100_000, 8, 1_536_000, 10_000
 _FILE = pathlib.Path("benchmark-results/identifiers.npz")

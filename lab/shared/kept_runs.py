@@ -3,8 +3,8 @@
 import json
 import pathlib
 
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
 
 
 def _p1(run):

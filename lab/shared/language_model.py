@@ -10,13 +10,13 @@ kept in `--out`, so an interrupted series can be continued.
 
 import dataclasses
 
+from benchmarks.methods.optimizers import OPTIMIZERS
 from lab.shared.command_line import new_parser
 from lab.shared.figures import grid
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.language_model_case import WITHOUT_NEGATIVES, Setting, train
 from lab.shared.plots import draw_perplexity
 from lab.shared.samplers import SAMPLERS
-from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
 
 
 def main(arguments=None):

@@ -7,11 +7,11 @@ import time
 import keras
 import numpy as np
 
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.methods.optimizers import OPTIMIZERS
 from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.samplers import SAMPLERS
 from tf_largeout import datasets, layers, losses, metrics
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
-from tf_largeout.benchmarks.methods.optimizers import OPTIMIZERS
 
 FULL = "full"
 WITHOUT_NEGATIVES = (FULL, *FACTORED_HEADS)

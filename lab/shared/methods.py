@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.methods.builders import ours
+from benchmarks.methods.method_table import METHODS as PACKAGE_METHODS
+from benchmarks.methods.method_table import method_of_ours
 from lab.shared.class_vectors import class_vectors
 from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.samplers import SAMPLERS
 from tf_largeout import losses
-from tf_largeout.benchmarks.methods.builders import ours
-from tf_largeout.benchmarks.methods.method_table import METHODS as PACKAGE_METHODS
-from tf_largeout.benchmarks.methods.method_table import method_of_ours
 from tf_largeout.layers import HierarchicalOutput, HuffmanOutput
 
 

@@ -2,7 +2,7 @@
 
 import collections
 
-from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
+from benchmarks.harness.plots import line_styles, new_figure, save
 
 
 def draw_factored(report, path):

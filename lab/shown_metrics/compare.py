@@ -9,10 +9,10 @@ import time
 
 import keras
 
+from benchmarks.harness import machine, tasks
+from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
 from tf_largeout import callbacks, layers, losses, metrics, optimizers, samplers
-from tf_largeout.benchmarks.harness import machine, tasks
-from tf_largeout.benchmarks.harness.files import write_json
 
 SAMPLERS = {
     "log_uniform": samplers.LogUniformSampler,

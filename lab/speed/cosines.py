@@ -10,10 +10,10 @@ import time
 import keras
 import numpy as np
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
 from tf_largeout import layers, losses, metrics
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 
 _K = 10
 

@@ -18,12 +18,12 @@ are in their order, or grouped by how certain they are.
 import pathlib
 import tempfile
 
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
+from benchmarks.harness.tasks import TASKS
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
 from lab.speed.exact_softmax_case import Problem, figures, save_problem
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.tasks import TASKS
 
 _PASSES = 2 + 1 + 7
 

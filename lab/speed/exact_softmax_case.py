@@ -8,11 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import machine, tasks
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.methods.builders import encoder_of
+from benchmarks.methods.method_table import METHODS
 from tf_largeout import layers, losses, optimizers
-from tf_largeout.benchmarks.harness import machine, tasks
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
-from tf_largeout.benchmarks.methods.builders import encoder_of
-from tf_largeout.benchmarks.methods.method_table import METHODS
 
 # Arguments of the loss, and the optimizer; None is Keras's `Dense`.
 VARIANTS = {

@@ -13,11 +13,11 @@ this one has none.
 
 from tqdm import tqdm
 
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
+from benchmarks.harness.step_case import StepCase, measure_in_turns
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.step_case import StepCase, measure_in_turns
 
 # title: (method, optimizer)
 CASES = {

@@ -19,11 +19,11 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from benchmarks.harness import machine, turns
+from benchmarks.harness.files import write_json
+from benchmarks.harness.step_case import StepCase, measure_in_turns
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
-from tf_largeout.benchmarks.harness import machine, turns
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.step_case import StepCase, measure_in_turns
 from tf_largeout.ops import class_scan_ops
 
 LIBRARIES = {"oneDNN": {"TF_ENABLE_ONEDNN_OPTS": "1"}, "Eigen": {"TF_ENABLE_ONEDNN_OPTS": "0"}}

@@ -18,11 +18,11 @@ import sys
 
 import tensorflow as tf
 
+from benchmarks.harness import machine, turns
+from benchmarks.harness.files import write_json
+from benchmarks.harness.step_case import StepCase
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
-from tf_largeout.benchmarks.harness import machine, turns
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.step_case import StepCase
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,9 +13,9 @@ import tensorflow as tf
 from tqdm import tqdm
 
 import tf_largeout as tflo
+from benchmarks.harness import machine
+from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
-from tf_largeout.benchmarks.harness import machine
-from tf_largeout.benchmarks.harness.files import write_json
 
 _WARM_UP = 5
 _BATCHES = 32

@@ -15,15 +15,15 @@ import zipfile
 import keras
 import numpy as np
 
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.stopwatch import Stopwatch
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from lab.shared import threads
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.vincent.similarity import correlation, known_pairs, read_pairs
 from tf_largeout import datasets
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from tf_largeout.layers import HierarchicalOutput, HuffmanOutput, LargeOutput
 from tf_largeout.losses import HierarchicalSoftmaxLoss, SampledSoftmaxLoss
 from tf_largeout.optimizers import LazyAdam

@@ -19,14 +19,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import write_json
+from benchmarks.harness.tasks import TASKS
 from lab.shared import threads
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown
 from lab.vijayanarasimhan.plots import draw_inference
 from lab.vijayanarasimhan.training import trained
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.files import write_json
-from tf_largeout.benchmarks.harness.tasks import TASKS
 from tf_largeout.retrieval import BruteForceIndex, LSHIndex
 
 _K = 10

@@ -1,6 +1,6 @@
 """Picture of `lab.vijayanarasimhan.inference`."""
 
-from tf_largeout.benchmarks.harness.plots import line_styles, new_figure, save
+from benchmarks.harness.plots import line_styles, new_figure, save
 
 
 def draw_inference(report, path):

@@ -10,16 +10,16 @@ import itertools
 
 import keras
 
+from benchmarks.harness import tasks
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.stopwatch import Stopwatch
+from benchmarks.harness.tasks import TASKS
+from benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from lab.shared import threads
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
-from tf_largeout.benchmarks.harness.tasks import TASKS
-from tf_largeout.benchmarks.harness.training_clock import ENDLESS, TrainingClock
 
 COMPARED = ["wta_16", "hierarchical", "huffman"]
 _BATCH = 32  # of an evaluation; a binary tree needs several tensors of all logits

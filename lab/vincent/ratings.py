@@ -18,10 +18,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.harness import machine
 from lab.shared.command_line import new_parser
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import datasets, losses, optimizers
-from tf_largeout.benchmarks.harness import machine
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "ratings.py"
 _LAYERS = ("factored", "dense")

@@ -14,10 +14,10 @@ import zipfile
 import keras
 import numpy as np
 
+from benchmarks.harness import machine
 from lab.shared.command_line import new_parser
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import datasets, optimizers
-from tf_largeout.benchmarks.harness import machine
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "word_embeddings.py"
 _FILES = {"simlex999": "simlex999.txt", "wordsim353": "wordsim353.tsv"}

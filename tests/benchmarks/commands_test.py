@@ -1,4 +1,4 @@
-"""Each command of `python -m tf_largeout.benchmarks` runs with its default task and methods.
+"""Each command of `python -m benchmarks` runs with its default task and methods.
 
 Only sizes and times are smaller than by default. `retrieval` has one method here, because
 others may not be installed; retrieval_test.py has all of them. In the short suite, commands
@@ -12,13 +12,13 @@ import shlex
 import pytest
 import tensorflow as tf
 
+from benchmarks import profile, retrieval
+from benchmarks.__main__ import BENCHMARKS
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.training_run import TrainingRun
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tests.slow import slow_but
 from tf_largeout import datasets
-from tf_largeout.benchmarks import profile, retrieval
-from tf_largeout.benchmarks.__main__ import BENCHMARKS
-from tf_largeout.benchmarks.harness import machine, own_process
-from tf_largeout.benchmarks.harness.training_run import TrainingRun
 from tf_largeout.datasets import place_names
 
 _SETTINGS = "--set batch_size=8 --set num_sampled=64 --set dim=4 --set steps_per_execution=2"
@@ -77,7 +77,7 @@ def test_a_command_runs_with_its_defaults(name, fewer, tiny, tmp_path):
     path = tmp_path / "figures.json"
     arguments = shlex.split(COMMANDS[name].format(out=tmp_path))
     arguments += shlex.split(FEWER[name]) if fewer else []
-    main = importlib.import_module(f"tf_largeout.benchmarks.{name}").main
+    main = importlib.import_module(f"benchmarks.{name}").main
     main([*arguments, "--json", str(path)])
     report = json.loads(path.read_text())
     rows = report.get("rows") or [*report["methods"].values()]

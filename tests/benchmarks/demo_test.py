@@ -3,12 +3,12 @@ import json
 import keras
 import pytest
 
+from benchmarks import demo
+from benchmarks.harness import tasks
+from benchmarks.harness.training_run import TrainingRun
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tests.slow import slow_but
 from tf_largeout import datasets
-from tf_largeout.benchmarks import demo
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.training_run import TrainingRun
 from tf_largeout.datasets import place_names
 
 

@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 
 import tf_largeout as tflo
+from benchmarks.harness import tasks
+from benchmarks.harness.evaluation import evaluate, rank_figures
 from tests.reference.metrics import propensity_scored_precision_at_k
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.evaluation import evaluate, rank_figures
 
 
 class Table(keras.Model):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.harness import tasks
+from benchmarks.methods.samplers import SAMPLERS
 from lab.shared.methods import METHODS
 from tests.slow import slow_but
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.methods.samplers import SAMPLERS
 from tf_largeout.layers import LargeOutput
 
 

@@ -3,9 +3,9 @@ import importlib
 import pytest
 import tensorflow as tf
 
+from benchmarks.harness.step_case import dense_task
+from benchmarks.methods.method_table import METHODS
 from tests.slow import slow_but
-from tf_largeout.benchmarks.harness.step_case import dense_task
-from tf_largeout.benchmarks.methods.method_table import METHODS
 
 _CONTEXT = importlib.import_module("tensorflow.python.eager.context").context()
 

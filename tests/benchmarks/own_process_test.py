@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tf_largeout.benchmarks.harness import own_process
+from benchmarks.harness import own_process
 
 
 def test_a_function_is_called_in_another_process():

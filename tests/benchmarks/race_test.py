@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from tf_largeout.benchmarks import race
-from tf_largeout.benchmarks.harness.training_run import TrainingRun
+from benchmarks import race
+from benchmarks.harness.training_run import TrainingRun
 
 
 @pytest.fixture(scope="module")

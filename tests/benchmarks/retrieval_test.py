@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from tf_largeout.benchmarks import retrieval
-from tf_largeout.benchmarks.methods.retrieval_methods import METHODS
+from benchmarks import retrieval
+from benchmarks.methods.retrieval_methods import METHODS
 
 FAST = ["--k", "5", "3", "--batches", "1", "4", "--queries", "40", "--seconds", "0.01"]
 EXACT = {"tf.matmul + tf.math.top_k", "BruteForceIndex", "core export"}

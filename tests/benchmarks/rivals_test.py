@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.step_case import dense_task
-from tf_largeout.benchmarks.rivals import RIVALS
-from tf_largeout.benchmarks.rivals.examples import Examples
-from tf_largeout.benchmarks.rivals.rival_run import RivalRun
-from tf_largeout.benchmarks.rivals.svmlight import write_svmlight
-from tf_largeout.benchmarks.rivals.tf_idf import TfIdf
+from benchmarks.harness import tasks
+from benchmarks.harness.step_case import dense_task
+from benchmarks.rivals import RIVALS
+from benchmarks.rivals.examples import Examples
+from benchmarks.rivals.rival_run import RivalRun
+from benchmarks.rivals.svmlight import write_svmlight
+from benchmarks.rivals.tf_idf import TfIdf
 from tf_largeout.datasets.ragged import Ragged
 
 FEATURES = np.array([[3, 5, 3, 0], [5, 1, 0, 0], [5, 2, 2, 2]], np.int32)

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from tf_largeout.benchmarks import search
+from benchmarks import search
 
 SHAPE = ["--batch_size", "8", "--k", "10", "--steps", "3"]
 

@@ -9,12 +9,12 @@ import sys
 import pytest
 import tensorflow as tf
 
+from benchmarks import step
+from benchmarks.harness import own_process, step_case, turns
+from benchmarks.harness.step_case import StepCase, dense_task
+from benchmarks.harness.step_clock import WARM_UP, StepClock
+from benchmarks.other_libraries import step_process
 from tests import gpu
-from tf_largeout.benchmarks import step
-from tf_largeout.benchmarks.harness import own_process, step_case, turns
-from tf_largeout.benchmarks.harness.step_case import StepCase, dense_task
-from tf_largeout.benchmarks.harness.step_clock import WARM_UP, StepClock
-from tf_largeout.benchmarks.other_libraries import step_process
 
 SMALL = ["--base", "dim=16", "--base", "num_sampled=64", "--steps", "5"]
 
@@ -111,7 +111,7 @@ def _skip_without(package):
 # Compares losses of PyTorch's models with numpy's. A negative that is the label has no effect.
 _TORCH_LOSSES = """
 import numpy as np, torch
-from tf_largeout.benchmarks.other_libraries import torch_steps as steps
+from benchmarks.other_libraries import torch_steps as steps
 torch.manual_seed(0)
 x, labels = torch.randn(6, 4), torch.arange(6)
 def loss(logits):
@@ -139,7 +139,7 @@ for name, make in steps.MODELS.items():
 # The same for JAX, with the update of Adam's first step: rate * g / (abs(g) + small).
 _JAX_LOSSES = """
 import jax, numpy as np
-from tf_largeout.benchmarks.other_libraries import jax_steps as steps
+from benchmarks.other_libraries import jax_steps as steps
 x, labels = np.random.default_rng(0).normal(size=[6, 4]).astype("float32"), np.arange(6)
 state = steps.new_state(30, 4)
 drawn = np.asarray(jax.random.randint(jax.random.split(state["key"])[1], [20], 0, 30))
@@ -171,9 +171,8 @@ def test_losses_of_other_libraries_equal_those_of_numpy_and_change_the_rows_they
     package, losses
 ):
     _skip_without(package)
-    program = step_process.IMPORT_PACKAGE + losses
     run = subprocess.run(
-        [sys.executable, "-c", program, str(step_process.ROOT)], capture_output=True, text=True
+        [sys.executable, "-c", losses], capture_output=True, text=True, cwd=step_process.ROOT
     )
     assert run.returncode == 0, run.stderr
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_largeout.benchmarks.methods import stock_models
+from benchmarks.methods import stock_models
 
 LABELS = np.array([[2, -1, -1], [0, 4, 1]])
 PRESENT = LABELS >= 0

@@ -1,6 +1,6 @@
 import time
 
-from tf_largeout.benchmarks.harness.stopwatch import Stopwatch
+from benchmarks.harness.stopwatch import Stopwatch
 
 
 def _compute(seconds):

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from tf_largeout.benchmarks import table
-from tf_largeout.benchmarks.methods.method_table import METHODS
+from benchmarks import table
+from benchmarks.methods.method_table import METHODS
 
 
 def log(method, p1, psp1=None, task="names", **more):

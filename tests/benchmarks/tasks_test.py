@@ -3,14 +3,14 @@ import collections
 import numpy as np
 import pytest
 
+from benchmarks.harness import tasks
+from benchmarks.harness.answers import keras_top_k
+from benchmarks.harness.equal_counts import with_equal_counts
+from benchmarks.harness.evaluation import evaluate
+from benchmarks.methods.method_table import METHODS
+from benchmarks.rivals.examples import Examples
 from tests.datasets.xmc.files import write_xmc
 from tf_largeout import datasets
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.harness.answers import keras_top_k
-from tf_largeout.benchmarks.harness.equal_counts import with_equal_counts
-from tf_largeout.benchmarks.harness.evaluation import evaluate
-from tf_largeout.benchmarks.methods.method_table import METHODS
-from tf_largeout.benchmarks.rivals.examples import Examples
 
 N, FEATURES, WIDEST = 30, 40, 9
 

@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from tf_largeout.benchmarks import tune
+from benchmarks import tune
 
 
 def arguments(out, rates="1 100"):

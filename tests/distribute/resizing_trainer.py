@@ -14,8 +14,8 @@ import keras
 import numpy as np
 
 import tf_largeout as tflo
+from benchmarks.harness import machine
 from tests.resize_problem import GROWN, KEPT, examples, fit, sampled_model
-from tf_largeout.benchmarks.harness import machine
 
 LARGE, DIM = 1_000_000, 64
 

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 import tf_largeout as tflo
-from tf_largeout.benchmarks.harness import machine
+from benchmarks.harness import machine
 
 N, LARGE, DIM, BATCH = 400, 600_000, 64, 32
 RNG = np.random.default_rng(3)

@@ -6,10 +6,10 @@ import pathlib
 import keras
 import pytest
 
+from benchmarks.harness import tasks
+from benchmarks.methods.method_table import METHODS
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tf_largeout import datasets
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.methods.method_table import METHODS
 from tf_largeout.datasets import place_names
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"

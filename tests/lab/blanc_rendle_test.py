@@ -4,11 +4,11 @@ import pathlib
 
 import pytest
 
+from benchmarks.harness.training_run import TrainingRun
 from lab.blanc_rendle import __main__, bias
 from lab.kernel_trees import absolute_text
 from lab.shared import threads
 from tests.lab import brown
-from tf_largeout.benchmarks.harness.training_run import TrainingRun
 
 
 def test_all_series_use_the_rate_with_the_lowest_validation_perplexity(monkeypatch):

@@ -1,9 +1,9 @@
 """A tiny text in place of the Brown corpus, for programs of the lab."""
 
+from benchmarks.harness import own_process
 from lab.shared import language_model_case
 from tests.datasets.brown.archives import documents, write_archive
 from tests.datasets.sources import pinned
-from tf_largeout.benchmarks.harness import own_process
 from tf_largeout.datasets.brown import source
 
 SMALL = ["--width", "8", "--length", "6", "--batch-size", "8", "--vocabulary", "12"]

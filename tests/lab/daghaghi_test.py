@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.harness import own_process, tasks
 from lab.daghaghi import package_files, step_costs, table_updates, tables, training
 from lab.shared.methods import METHODS
 from tests.datasets.xmc.files import write_xmc
-from tf_largeout.benchmarks.harness import own_process, tasks
 
 CLASSES = 40
 

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 
+from benchmarks.harness import own_process
 from lab.shared import epochs
 from lab.shared.falling_rates import FallingRates
-from tf_largeout.benchmarks.harness import own_process
 from tf_largeout.layers import FactoredOutput
 from tf_largeout.losses import ZLoss
 

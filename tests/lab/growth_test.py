@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.harness import tasks
 from lab.growing_classes import growth
-from tf_largeout.benchmarks.harness import tasks
 
 
 @pytest.mark.slow

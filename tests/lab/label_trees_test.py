@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.harness import tasks
+from benchmarks.rivals.examples import Examples
 from lab.label_trees import compare
 from lab.label_trees.rivals import RIVALS
-from tf_largeout.benchmarks.harness import tasks
-from tf_largeout.benchmarks.rivals.examples import Examples
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from benchmarks.harness import step_case
 from lab.speed import libraries, threads
-from tf_largeout.benchmarks.harness import step_case
 
 _SHAPE = ["--num-classes", "500", "--steps", "4"]
 

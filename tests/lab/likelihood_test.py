@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.harness import own_process
 from lab.barber_botev import __main__, likelihood, problems
 from lab.vijayanarasimhan import training
 from tests.reference import samplers
-from tf_largeout.benchmarks.harness import own_process
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import BernoulliNormalizationLoss
 from tf_largeout.papers.likelihood.ranking_loss import ranking_loss

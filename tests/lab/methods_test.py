@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks import race, tune
+from benchmarks.harness import tasks
 from lab.shared.class_vectors import class_vectors
 from lab.shared.methods import METHODS
-from tf_largeout.benchmarks import race, tune
-from tf_largeout.benchmarks.harness import tasks
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from benchmarks.harness import own_process
 from lab.negatives import starts
-from tf_largeout.benchmarks.harness import own_process
 
 
 @pytest.fixture(autouse=True)

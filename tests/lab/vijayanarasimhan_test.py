@@ -6,11 +6,11 @@ import zipfile
 import numpy as np
 import pytest
 
+from benchmarks.harness import own_process
 from lab.shared import threads
 from lab.vijayanarasimhan import __main__, analogies, inference, training
 from tests.examples import word_embeddings_test
 from tf_largeout import datasets
-from tf_largeout.benchmarks.harness import own_process
 from tf_largeout.retrieval import LSHIndex
 
 SMALL = ["--sample", "50", "--tasks", "synthetic"]

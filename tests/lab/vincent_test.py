@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.harness import machine, own_process
 from lab.vincent import __main__, ratings, similarity
 from tests.examples import ratings_test, word_embeddings_test
 from tf_largeout import datasets, layers, losses
-from tf_largeout.benchmarks.harness import machine, own_process
 
 PAIRS = (
     "# comment\nred\tgreen\t9\nred\tlake\t1\nLake\triver\t8\nred\tunknown\t5\nhot\tking\t2\n"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.harness import machine, own_process
 from tf_largeout import layers, losses
-from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.variables import initializers
 
 N, DIM = 23, 6

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.harness import own_process
 from tests import harness
 from tests.losses import rival_values
 from tf_largeout import losses
-from tf_largeout.benchmarks.harness import own_process
 
 pytestmark = pytest.mark.slow
 BATCH, DIM, N, SAMPLED = 12, 7, 40, 15

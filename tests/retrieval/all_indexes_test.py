@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.harness import machine, own_process
 from tests.source_tree import ROOT
 from tf_largeout import layers
-from tf_largeout.benchmarks.harness import machine, own_process
 from tf_largeout.retrieval import BruteForceIndex, HnswIndex, InvertedFileIndex, LSHIndex
 
 N, DIM = 500, 8

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.harness import machine
 from tests import harness
 from tests.samplers.stub_layer import built_layer
 from tests.slow import slow_but
 from tf_largeout import layers, losses, samplers
-from tf_largeout.benchmarks.harness import machine
 from tf_largeout.samplers import hard_negative_sampler
 
 N, DIM, BATCH = 50, 6, 9

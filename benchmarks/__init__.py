@@ -1,0 +1,1 @@
+"""Benchmarks for users: `python -m benchmarks NAME`. The notes are in lab/."""

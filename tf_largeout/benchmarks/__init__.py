@@ -1,1 +1,0 @@
-"""Benchmarks for users: `python -m tf_largeout.benchmarks NAME`. The notes are in lab/."""
