@@ -29,7 +29,7 @@ def _inverted_file(num_probes):
 
 
 def _hash_tables(hash, met):
-    return lambda k: samplers.LSHSampler(met, hash=hash, num_hard=k, seed=1)
+    return lambda k: samplers.LSHSampler(met, num_hard=k, tables={"hash": hash}, seed=1)
 
 
 # setting: (search, constructor for the number of classes to find)

@@ -99,7 +99,6 @@ def test_other_values_than_booleans_are_refused(value):
         lambda: losses.SampledSoftmaxLoss(remove_accidental_hits=1),
         lambda: samplers.UniformSampler(16, 42),  # a seed
         lambda: samplers.UnigramSampler(16, unique=0),
-        lambda: samplers.LSHSampler(16, shared="yes"),
         lambda: samplers.KernelTreeSampler(16, shared=1),
         lambda: layers.LargeOutput(9, "uniform", "zeros"),  # an initializer
         lambda: layers.FactoredOutput(9, 0.1, "zeros"),

@@ -26,6 +26,17 @@ def search_of(sampler_class, **fixed):
     return make
 
 
+def _lsh(**fixed):
+    """Returns an entry for an `LSHSampler`, which passes `form` only without `num_hard`."""
+
+    def make(task, num_sampled, tail="uniform", **options):
+        if "num_hard" in options:
+            options |= {"tail": tail, "form": None}
+        return LSHSampler(num_sampled, **{**fixed, **options})
+
+    return make
+
+
 def _frequency(task, num_sampled, **options):
     return UnigramSampler(num_sampled, counts=task.label_counts, **options)
 
@@ -36,10 +47,10 @@ SAMPLERS = {
     "uniform": sampler_of(UniformSampler),
     "log_uniform": sampler_of(LogUniformSampler),
     "frequency": _frequency,
-    "lsh_embedding": search_of(LSHSampler, shared=False),
-    "lsh_label": search_of(LSHSampler, query="label", shared=False),
-    "lsh_pool": search_of(LSHSampler, shared=True),
-    "wta": search_of(LSHSampler, hash="wta", select="frequent"),
+    "lsh_embedding": _lsh(form="walk"),
+    "lsh_label": _lsh(form="walk", query="label"),
+    "lsh_pool": _lsh(form="pool"),
+    "wta": _lsh(form="frequent", tables={"hash": "wta"}),
     "top_k": search_of(TopKSampler),
     "inverted_file": sampler_of(InvertedFileSampler),
 }

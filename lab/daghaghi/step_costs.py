@@ -30,7 +30,7 @@ FORMS = {
     "LSH Embedding, walk, DWTA": ("lsh_embedding", {"tables": _DWTA}),
     "LSH Label, walk, DWTA": ("lsh_label", {"tables": _DWTA}),
     "LSH Embedding and Label, walk, DWTA": ("lsh_both", {"tables": _DWTA}),
-    "LSH, frequent, WTA": ("wta", {"tables": None}),
+    "LSH, frequent, WTA": ("wta", {}),
     "LSH, head of 16, SimHash": ("lsh_head", {"num_hard": 16, "start_step": 0}),
     "LSH, pool, SimHash": ("lsh_pool", {}),
     "uniform": ("uniform", {}),

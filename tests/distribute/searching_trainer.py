@@ -26,11 +26,13 @@ SAMPLERS = {
     "inverted_file draws": lambda: tflo.samplers.InvertedFileSampler(
         60, num_hard=None, select="draw", seed=1
     ),
-    "lsh": lambda: tflo.samplers.LSHSampler(60, rebuild_every=20, seed=1),
+    "lsh": lambda: tflo.samplers.LSHSampler(60, tables={"rebuild_every": 20}, seed=1),
     "lsh head": lambda: tflo.samplers.LSHSampler(
-        60, query="label", num_hard=8, start_step=4, rebuild_every=20, seed=1
+        60, query="label", num_hard=8, start_step=4, tables={"rebuild_every": 20}, seed=1
     ),
-    "lsh walk": lambda: tflo.samplers.LSHSampler(60, shared=False, num_tables=10, seed=1),
+    "lsh walk": lambda: tflo.samplers.LSHSampler(
+        60, form="walk", tables={"num_tables": 10}, seed=1
+    ),
     "kernel_tree": lambda: tflo.samplers.KernelTreeSampler(60, projection_dim=8, seed=1),
     "kernel_tree own": lambda: tflo.samplers.KernelTreeSampler(30, shared=False, seed=1),
     "kernel_tree cosine": lambda: tflo.samplers.KernelTreeSampler(60, seed=1),

@@ -14,6 +14,7 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tests import replicas
 from tests.integration import graphs
+from tests.samplers.lsh_forms import lsh_sampler
 from tests.slow import slow_but
 
 NUM_CLASSES, DIM, EXAMPLES, BATCH = 523, 8, 96, 16
@@ -34,7 +35,7 @@ def _sequential(make_sampler=None, **kwargs):
 
 
 _TOP_K = functools.partial(_sequential, tflo.samplers.TopKSampler, num_hard=10)
-_LSH = functools.partial(_sequential, tflo.samplers.LSHSampler, rebuild_every=5)
+_LSH = functools.partial(_sequential, lsh_sampler, rebuild_every=5)
 _INVERTED_FILE = functools.partial(
     _sequential, tflo.samplers.InvertedFileSampler, num_hard=10, start_step=3
 )
@@ -131,7 +132,7 @@ COMBINATIONS = {
         functools.partial(_LSH, query="label", hash="dwta"),
         data="several labels",
     ),
-    "lsh pool of hash lists": Combination(functools.partial(_LSH, hash="wta", shared=True)),
+    "lsh pool of hash lists": Combination(functools.partial(_LSH, hash="wta", form="pool")),
     "lsh head, mixed bfloat16": Combination(
         functools.partial(_LSH, num_hard=10), policy="mixed_bfloat16"
     ),

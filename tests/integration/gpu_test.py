@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests import gpu
+from tests.samplers.lsh_forms import lsh_sampler
 from tf_largeout.search import inverted_file
 
 pytestmark = pytest.mark.gpu
@@ -32,12 +33,12 @@ SAMPLERS = {
     "kernel_tree_own": lambda: tflo.samplers.KernelTreeSampler(20, shared=False),
     "kernel_tree_head": lambda: tflo.samplers.KernelTreeSampler(20, num_hard=6),
     "lsh": lambda: lsh(),  # one pool for the batch
-    "lsh_own": lambda: lsh(shared=False),
-    "lsh_frequent": lambda: lsh(select="frequent"),
+    "lsh_own": lambda: lsh(form="walk"),
+    "lsh_frequent": lambda: lsh(form="frequent"),
     "lsh_label": lambda: lsh(query="label"),
-    "lsh_own_label": lambda: lsh(query="label", shared=False),
+    "lsh_own_label": lambda: lsh(query="label", form="walk"),
     "lsh_dwta": lambda: lsh(hash="dwta"),
-    "lsh_shared_dwta": lambda: lsh(hash="dwta", shared=True),
+    "lsh_shared_dwta": lambda: lsh(hash="dwta", form="pool"),
     "lsh_head": lambda: lsh(num_hard=6),
     "lsh_head_label": lambda: lsh(num_hard=6, query="label", hash="wta"),
 }
@@ -56,7 +57,7 @@ OPTIMIZERS = {
 
 def lsh(**kwargs):
     """Returns a sampler that rebuilds its tables at step 1."""
-    return tflo.samplers.LSHSampler(20, num_tables=9, rebuild_every=1, **kwargs)
+    return lsh_sampler(20, num_tables=9, rebuild_every=1, **kwargs)
 
 
 def data(first=0, last=STEPS):

@@ -10,6 +10,7 @@ from tests import replicas
 from tests.integration.samplers import NUM_CLASSES, SAMPLERS
 from tests.reference import samplers as reference
 from tests.resize_problem import state
+from tests.samplers.lsh_forms import lsh_sampler
 from tests.samplers.stub_layer import built_layer
 from tests.slow import slow_but
 from tf_largeout import samplers
@@ -80,7 +81,7 @@ def test_a_started_search_includes_the_new_classes(capfd):
 @pytest.mark.slow
 @pytest.mark.parametrize("num_shards", slow_but([3], [1, 3]))
 def test_lsh_tables_keep_their_rebuild_schedule(num_shards):
-    model = _model(samplers.LSHSampler(20, rebuild_every=2, seed=3), num_shards, eagerly=True)
+    model = _model(lsh_sampler(20, rebuild_every=2, seed=3), num_shards, eagerly=True)
     _fit(model, *_data())
     grown = tflo.resize_classes(model, 400, KEPT)
     _fit(grown, *_data(400))

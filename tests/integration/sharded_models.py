@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
+from tests.samplers.lsh_forms import lsh_sampler
 from tests.slow import slow_but
 
 N, DIM, BATCH, M = 600, 8, 16, 40
@@ -18,7 +19,7 @@ EACH_COUNT = pytest.mark.parametrize("num_shards", slow_but([7], [2, 3, 7]))
 # Each form of the samplers that search, by name: class and arguments.
 _LISTS, _LSH, _TREE = (
     tflo.samplers.InvertedFileSampler,
-    tflo.samplers.LSHSampler,
+    lsh_sampler,
     tflo.samplers.KernelTreeSampler,
 )
 FORMS = {

@@ -17,7 +17,7 @@ SAMPLERS = {
     "none": lambda: None,
     "uniform": lambda: samplers.UniformSampler(7),
     "lsh": lambda: samplers.LSHSampler(7),
-    "lsh with fewer tables": lambda: samplers.LSHSampler(7, num_tables=3),
+    "lsh with fewer tables": lambda: samplers.LSHSampler(7, tables={"num_tables": 3}),
     "inverted file": lambda: samplers.InvertedFileSampler(7, num_hard=3, start_step=0),
     "kernel tree": lambda: samplers.KernelTreeSampler(7),
 }

@@ -165,7 +165,7 @@ def _search(num_hard=None, **kwargs):
         ),
         (
             losses.ImportanceNormalizationLoss,
-            samplers.LSHSampler(8, hash="wta", shared=True),
+            samplers.LSHSampler(8, form="pool", tables={"hash": "wta"}),
             "LSHSampler of layer.*searches",
         ),
     ],

@@ -87,7 +87,7 @@ def test_fit_and_evaluate_of_a_model_without_training_argument_cause_no_warning(
 
 def test_a_loss_can_define_what_evaluate_reports():
     class Ours(losses.TaggedLoss):
-        def row_losses(self, tag, labels):
+        def example_losses(self, tag, labels):
             return tf.ones(tf.shape(labels)[0])
 
         def evaluation_losses(self, tag, labels):

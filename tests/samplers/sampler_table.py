@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from tests.papers.lsh.lsh_forms import FORMS
+from tests.papers.lsh.lsh_forms import FORMS, lsh_sampler
 from tests.reference import samplers as reference
 from tf_largeout import samplers
 
@@ -63,14 +63,13 @@ SEARCHES = {
         samplers.KernelTreeSampler, shared=False, projection_dim=3, leaf_size=5
     ),
     "kernel_tree and tail": _of(samplers.KernelTreeSampler, num_hard=6),
-    "lsh": _of(samplers.LSHSampler, rebuild_every=2),
+    "lsh": _of(lsh_sampler, rebuild_every=2),
     "lsh of few tables": _of(
         samplers.LSHSampler,
         tables=samplers.HashTableConfig(num_hashes=2, num_tables=7, rebuild_growth=1.25),
     ),
     **{
-        f"lsh {name}": _of(samplers.LSHSampler, **form, rebuild_every=2)
-        for name, form in FORMS.items()
+        f"lsh {name}": _of(lsh_sampler, **form, rebuild_every=2) for name, form in FORMS.items()
     },
 }
 BY_LOGITS = {

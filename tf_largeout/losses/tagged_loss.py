@@ -23,8 +23,6 @@ from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
-# Methods of `TaggedLoss` and their former names, which subclasses may still define and call.
-_FORMER_NAMES = (("example_losses", "row_losses"), ("counted_examples", "counted_rows"))
 
 
 class TaggedLoss(keras.losses.Loss):
@@ -86,10 +84,6 @@ class TaggedLoss(keras.losses.Loss):
     ranking = "logit"
     takes_soft_targets = False
     takes_numeric_targets = False
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        _define_both_names(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedLoss":
         refuse_wrong_arguments_of(cls, kwargs, OF_LOSSES)
@@ -249,14 +243,3 @@ def _check_class_weight(y_true: TensorLike) -> None:
 def _snake_case(name: str) -> str:
     """Returns a name in snake case: "nce_loss" for "NCELoss"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-def _define_both_names(loss: type) -> None:
-    """Adds the other name of each method that the class `loss` itself defines."""
-    for name, former_name in _FORMER_NAMES:
-        for defined, other in ((name, former_name), (former_name, name)):
-            if defined in vars(loss):
-                setattr(loss, other, vars(loss)[defined])
-
-
-_define_both_names(TaggedLoss)

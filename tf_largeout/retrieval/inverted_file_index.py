@@ -223,6 +223,4 @@ class InvertedFileIndex(Index[ListedRows]):
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> ListedRows:
         self.recall_target = settings["recall_target"]
-        # Files of earlier versions have one number for each k.
-        probes_of_k = settings.get("probes_of_k", [(1, settings.get("num_probes"))])
-        return ListedRows.of_arrays(arrays, dict(probes_of_k))
+        return ListedRows.of_arrays(arrays, dict(settings["probes_of_k"]))

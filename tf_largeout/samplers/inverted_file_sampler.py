@@ -171,8 +171,6 @@ class InvertedFileSampler(HardNegativeSampler, Rebuildable):
         """
         return {**super().health(layer), **self._file.health()}
 
-    list_health = health  # its former name
-
     def get_config(self) -> Config:
         return {
             **super().get_config(),

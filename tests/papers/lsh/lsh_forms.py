@@ -40,9 +40,13 @@ every_own_form = pytest.mark.parametrize("form", own_forms.values(), ids=own_for
 
 
 def make(form, num_sampled=M, **kwargs):
-    arguments = {"seed": 1, **form, **kwargs}
-    tables = {name: arguments.pop(name) for name in OF_TABLES if name in arguments}
-    return samplers.LSHSampler(num_sampled, **arguments, tables=tables)
+    return lsh_sampler(num_sampled, **{"seed": 1, **form, **kwargs})
+
+
+def lsh_sampler(num_sampled=M, tables=None, **arguments):
+    """Returns an `LSHSampler`; the arguments of its `HashTableConfig` are keywords too."""
+    given = {name: arguments.pop(name) for name in OF_TABLES if name in arguments}
+    return samplers.LSHSampler(num_sampled, **arguments, tables=given or tables)
 
 
 def head_of(sampler, embeddings=EMBEDDINGS):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.slow import slow_but
-from tf_largeout.retrieval import LSHIndex, index_file
+from tf_largeout.retrieval import LSHIndex
 
 N, DIM, K = 3000, 32, 5
 RANDOM = np.random.default_rng(0)
@@ -85,15 +85,6 @@ def test_a_loaded_index_is_bit_identical(tmp_path):
     assert (loaded.num_candidates, loaded.hash, loaded.num_tables) == (200, "wta", 20)
     assert loaded.bin_size == 16
     index.add(ROWS[:1], BIAS[:1])
-    np.testing.assert_array_equal(loaded.top_k(QUERIES, K)[1], index.top_k(QUERIES, K)[1])
-
-
-def test_files_without_a_bin_size_have_the_former_one(tmp_path):
-    index = LSHIndex(200, hash="wta", num_tables=20).build(ROWS)
-    settings = index._settings()
-    assert settings.pop("bin_size") == 8
-    index_file.write(tmp_path / "index", "LSHIndex", settings, index._built().arrays())
-    loaded = LSHIndex.load(tmp_path / "index")
     np.testing.assert_array_equal(loaded.top_k(QUERIES, K)[1], index.top_k(QUERIES, K)[1])
 
 

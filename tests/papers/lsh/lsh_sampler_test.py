@@ -21,6 +21,7 @@ from tests.papers.lsh.lsh_forms import (
     every_own_form,
     fit,
     head_of,
+    lsh_sampler,
     make,
     model_of,
     own_forms,
@@ -49,7 +50,7 @@ def test_each_example_has_distinct_candidates_without_its_labels(form):
 @pytest.mark.parametrize("hash", ["simhash", "dwta"])
 @pytest.mark.parametrize("select", ["walk", "frequent"])
 def test_drawn_classes_are_closer_to_the_query_than_others(hash, select):
-    form = {"shared": False, "hash": hash, "select": select, "num_hashes": 3}
+    form = {"hash": hash, "form": select, "num_hashes": 3}
     head = head_of(make(form, num_tables=20))
     ids = sample(head).sampled_candidates.numpy()
     logits = FEATURES @ EMBEDDINGS.T
@@ -115,7 +116,7 @@ def test_reported_counts_of_a_simhash_pool_match_the_draws(query, num_hashes, ze
     )
     if zeros:  # Zero vectors share a bucket, like classes before their first step.
         embeddings[::3], features[::4] = 0, 0
-    form = {"shared": True, "query": query, "num_hashes": num_hashes, "num_tables": 60}
+    form = {"form": "pool", "query": query, "num_hashes": num_hashes, "num_tables": 60}
     head = head_of(make(form), embeddings)
     everything = np.full([BATCH, N], -1)
     everything[0] = np.arange(N)
@@ -148,7 +149,7 @@ def test_reported_counts_of_a_simhash_pool_match_the_draws(query, num_hashes, ze
 
 
 def test_a_pool_without_queries_is_uniform():
-    head = head_of(make({"shared": True, "query": "label"}))
+    head = head_of(make({"form": "pool", "query": "label"}))
     values = sample(head, labels=np.full([BATCH, 2], -1))
     assert len(np.unique(values.sampled_candidates)) == M
     np.testing.assert_allclose(values.sampled_expected_count, M / N)
@@ -156,7 +157,7 @@ def test_a_pool_without_queries_is_uniform():
 
 
 def test_a_union_is_distinct_and_shared():
-    values = sample(head_of(make({"shared": True, "hash": "dwta"})))
+    values = sample(head_of(make({"form": "pool", "hash": "dwta"})))
     assert len(np.unique(values.sampled_candidates)) == M
     np.testing.assert_array_equal(values.sampled_expected_count, 1)
 
@@ -208,7 +209,7 @@ def test_models_train_on_examples_with_every_class_as_label(name):
 
 
 def test_health_reports_buckets_and_fill():
-    head = head_of(make({"shared": False, "num_hashes": 5, "num_tables": 1}))
+    head = head_of(make({"form": "walk", "num_hashes": 5, "num_tables": 1}))
     health = head.sampler.health(head)
     assert health["fresh_share"] == 0
     sample(head)
@@ -223,7 +224,7 @@ def test_health_reports_buckets_and_fill():
 
 def test_memory_stays_within_a_tenth_of_the_ids():
     for num_classes, num_hashes in ((400, 30), (100, 2), (5000, 9)):
-        form = {"num_hashes": num_hashes, "num_tables": 3, "shared": False}
+        form = {"num_hashes": num_hashes, "num_tables": 3, "form": "walk"}
         sampler = make(form, num_sampled=8)
         head = head_of(sampler, np.ones([num_classes, 2], "float32"))
         size = head.sampler_table_offsets.shape[1] + num_classes
@@ -235,16 +236,14 @@ def test_memory_stays_within_a_tenth_of_the_ids():
     [
         ({"query": "labels"}, r"`query` must be one of .*'label', 'both'\].*'labels'"),
         ({"hash": "minhash"}, "`hash` must be one of .*simhash.*'minhash'"),
-        ({"select": "all"}, "`select` must be one of .*'all'"),
         ({"num_hashes": 0}, "num_hashes=0"),
         ({"num_tables": 2.5}, "num_tables=2.5"),
-        ({"shared": True, "num_hard": 3}, "shared=True, num_hard=3"),
+        ({"form": "pool", "num_hard": 3}, "form='pool', num_hard=3"),
         ({"rebuild_every": 0}, "rebuild_every=0"),
         ({"bin_size": 12}, "`bin_size` must be a power of two .* bin_size=12 .*8 or 16"),
         ({"bin_size": 1}, "bin_size=1 "),
         ({"form": "all"}, r"`form` must be one of \['pool', 'walk', 'frequent'\].*'all'"),
         ({"form": "walk", "num_hard": 3}, "form='walk', num_hard=3"),
-        ({"form": "walk", "shared": True}, r"replaces .*\['shared'\].*form='walk'"),
         ({"num_hard": 3, "start_step": 2**70}, f"`start_step` must be .* start_step={2**70}"),
     ],
 )
@@ -253,65 +252,41 @@ def test_bad_arguments_raise_an_error(arguments, message):
         make(arguments)
 
 
-@pytest.mark.parametrize("shared", slow_but([None], [True, None]))
-def test_samples_without_known_counts_need_candidates_per_example(shared):
-    with pytest.raises(ValueError, match="at most 5 for .*num_hashes=6.*shared=False"):
-        head_of(make({"shared": shared}, num_hashes=6))
-    with pytest.raises(ValueError, match="num_sampled=401, num_classes=400.*shared=False"):
-        head_of(make({"shared": shared}, num_sampled=401))
-    head_of(make({"shared": True, "hash": "dwta"}, num_hashes=6))
+@pytest.mark.parametrize("form", slow_but([None], ["pool", None]))
+def test_samples_without_known_counts_need_candidates_per_example(form):
+    with pytest.raises(ValueError, match='at most 5 for .*num_hashes=6.*form="walk"'):
+        head_of(make({"form": form}, num_hashes=6))
+    with pytest.raises(ValueError, match='num_sampled=401, num_classes=400.*form="walk"'):
+        head_of(make({"form": form}, num_sampled=401))
+    head_of(make({"form": "pool", "hash": "dwta"}, num_hashes=6))
 
 
 @pytest.mark.parametrize(
-    "arguments, shared",
+    "arguments, is_pool",
     [
         ({}, True),
         ({"query": "label"}, True),
         ({"num_hashes": 5}, True),
-        ({"num_hashes": 6, "shared": False}, False),
-        ({"num_sampled": 401, "shared": False}, False),
+        ({"num_hashes": 6, "form": "walk"}, False),
+        ({"num_sampled": 401, "form": "walk"}, False),
         ({"num_hard": 3}, False),
-        ({"select": "frequent"}, False),
+        ({"form": "frequent"}, False),
         ({"hash": "dwta"}, False),
-        ({"shared": False}, False),
     ],
 )
-def test_the_default_is_a_shared_pool_if_counts_are_known(arguments, shared):
-    head = head_of(samplers.LSHSampler(**({"num_sampled": M, "num_tables": 7} | arguments)))
+def test_the_default_is_a_shared_pool_if_counts_are_known(arguments, is_pool):
+    head = head_of(lsh_sampler(**({"num_sampled": M, "num_tables": 7} | arguments)))
     drawn = sample(head)
     ids = drawn.head.sampled_candidates if "num_hard" in arguments else drawn.sampled_candidates
-    assert ids.shape.rank == (1 if shared else 2)
-
-
-FORMER = [
-    ({"shared": True}, {"form": "pool"}),
-    ({"shared": False}, {"form": "walk"}),
-    ({"shared": False, "select": "frequent"}, {"form": "frequent"}),
-    ({"shared": None, "select": "frequent"}, {"form": "frequent"}),
-    ({"shared": False, "select": "frequent", "num_hard": 3}, {"form": None}),
-    ({"shared": None, "select": "walk", "hash": "dwta"}, {"form": None}),
-]
-
-
-@pytest.mark.parametrize("former, expected", FORMER)
-def test_former_arguments_and_configs_of_saved_models_still_work(former, expected):
-    tables = {"num_hashes": 3, "num_tables": None, "rebuild_every": 7, "rebuild_growth": 2.0}
-    config = {"hash": "simhash", "num_hard": None, "start_step": 0, "query": "label", **former}
-    found = samplers.LSHSampler.from_config({"num_sampled": 9, **tables, **config}).get_config()
-    expected |= {"query": "label", "num_sampled": 9, "num_hard": config["num_hard"]}
-    assert expected.items() <= found.items()
-    new = {"hash": config["hash"], "num_tables": 50, "bin_size": 8}
-    assert found["tables"] == {**tables, **new}
+    assert ids.shape.rank == (1 if is_pool else 2)
 
 
 def test_unknown_arguments_raise_an_error():
     with pytest.raises(TypeError, match="num_table"):
-        samplers.LSHSampler(9, hash="dwta", num_table=3)
+        samplers.LSHSampler(9, num_table=3)
     for tables in ({"num_table": 3}, 3):
         with pytest.raises(ValueError, match=r"HashTableConfig.*num_tables.*Received: tables="):
             samplers.LSHSampler(9, tables=tables)
-    with pytest.raises(ValueError, match=r"`tables` replaces .*\['hash'\]"):
-        samplers.LSHSampler(9, hash="dwta", tables={"num_tables": 3})
 
 
 def test_tables_beyond_the_memory_raise_an_error():

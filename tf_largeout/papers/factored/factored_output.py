@@ -30,7 +30,6 @@ from tf_largeout.variables import initializers
 
 # With few folds, they take less than 1 % of the memory of V, and little time to search.
 _CLASSES_PER_FOLD, _LEAST_FOLDS, _MOST_FOLDS = 2048, 16, 1024
-_NUM_FOLD_WEIGHTS = 2  # folds and seen
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
@@ -261,15 +260,6 @@ class FactoredOutput(ClassOutput):
         self._require_built("drift")
         found = self._update.drift(whole_number("num_probes", num_probes))
         return {name: float(value) for name, value in found.items()}
-
-    def load_own_variables(self, store: Any) -> None:
-        num_before_folds = len(self.weights) - _NUM_FOLD_WEIGHTS
-        if len(store.keys()) == num_before_folds:  # a file of a version without folds
-            folds = self.weights[num_before_folds:]
-            zeros = [np.zeros(one.shape, one.dtype) for one in folds]
-            missing = {str(num_before_folds + i): value for i, value in enumerate(zeros)}
-            store = {key: store[key] for key in store.keys()} | missing
-        super().load_own_variables(store)
 
     def take_classes(
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None

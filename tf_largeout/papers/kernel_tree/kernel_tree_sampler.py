@@ -181,8 +181,6 @@ class KernelTreeSampler(Rebuildable):
         """
         return {**super().health(layer), **self._tree.health()}
 
-    tree_health = health  # its former name
-
     def get_config(self) -> Config:
         return {
             "num_sampled": self.num_sampled,

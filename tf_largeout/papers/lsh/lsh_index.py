@@ -133,7 +133,7 @@ class LSHIndex(Index[HashedRows]):
         }
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> HashedRows:
-        for name, value in settings.items():  # files of earlier versions have no `bin_size`
+        for name, value in settings.items():
             setattr(self, name, value)
         rows, tables = Rows.of_arrays(arrays), self._tables(settings["num_hashes"])
         tables.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker(arrays))

@@ -48,8 +48,8 @@ class LSHPool(Sampler):
         obstacle = self._obstacle(layer.num_classes)
         if obstacle:
             raise ValueError(
-                f'{obstacle} Pass a lower number, or pass form="walk" (formerly shared=False), '
-                "which gives each example its own classes; the loss does not correct for them."
+                f'{obstacle} Pass a lower number, or pass form="walk", which '
+                "gives each example its own classes; the loss does not correct for them."
             )
         super().build(layer)
         self._tables.build(self, layer, most_hashes=most_bits(layer.num_classes))

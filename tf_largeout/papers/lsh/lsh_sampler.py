@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tf_largeout.arguments import one_of
 from tf_largeout.papers.lsh.class_tables import ClassTables
-from tf_largeout.papers.lsh.former_lsh_arguments import accept_former_arguments
 from tf_largeout.papers.lsh.hash_table_config import HashTableConfig
 from tf_largeout.papers.lsh.lsh_pool import LSHPool
 from tf_largeout.papers.lsh.lsh_search import LSHSearch
@@ -57,11 +56,6 @@ class LSHSampler(Rebuildable):
     `HashTableConfig`. If the embeddings are set directly, the tables are rebuilt within
     `rebuild_every` steps, or at once by `rebuild`.
 
-    The arguments of earlier versions still work as keywords. `hash`, `num_hashes`,
-    `num_tables`, `rebuild_every` and `rebuild_growth` are now in `tables`. `select` and
-    `shared` are now `form`: `shared=True` is "pool", and `shared=False` is the form that
-    `select` names.
-
     Args:
         num_sampled: Number of sampled classes per example.
         query: "embedding", "label" or "both".
@@ -104,7 +98,6 @@ class LSHSampler(Rebuildable):
 
     searches = True
 
-    @accept_former_arguments
     def __init__(
         self,
         num_sampled: int = 1024,
@@ -197,8 +190,6 @@ class LSHSampler(Rebuildable):
         """
         self.require_built()
         return {"started_at": self.start.started_at(), **self._tables.health(layer)}
-
-    table_health = health  # its former name
 
     def get_config(self) -> Config:
         return {
