@@ -15,25 +15,15 @@ constexpr int64_t kMostHashBlocks = 1 << 14;  // each processes several panels i
 
 template <bool kSimHash, bool kInShared>
 Status HashWith(const HashPanel& panel, const HashFamily& family, const float* rows,
-                int64_t num_rows, const HashCodes& codes, int32_t* values, void* scratch,
-                Stream stream) {
-  const HashBody<kSimHash, kInShared> body{family, panel,    RuleOf(family),
-                                           rows,   num_rows, HashesByFours(family, rows),
-                                           codes,  values,   static_cast<char*>(scratch)};
+                int64_t num_rows, const HashCodes& codes, void* scratch, Stream stream) {
+  const HashBody<kSimHash, kInShared> body{family,         panel,
+                                           RuleOf(family), rows,
+                                           num_rows,       HashesByFours(family, rows),
+                                           codes,          static_cast<char*>(scratch)};
   const int64_t panels = CeilDiv(num_rows, panel.rows());
   const int64_t most_blocks = kInShared ? kMostHashBlocks : kBlocksWithScratch;
   return ForEachBlock(std::min(panels, most_blocks), kHashThreads,
                       kInShared ? static_cast<int>(panel.Bytes()) : 0, body, stream);
-}
-
-Status Hash(const HashFamily& family, const float* rows, int64_t num_rows,
-            const HashCodes& codes, int32_t* values, void* scratch, Stream stream) {
-  const HashPanel panel = PanelFor(family, kHashThreads);
-  const bool shared = panel.Bytes() <= kMostSharedBytes;
-  const auto with = IsSimHash(family)
-                        ? (shared ? HashWith<true, true> : HashWith<true, false>)
-                        : (shared ? HashWith<false, true> : HashWith<false, false>);
-  return with(panel, family, rows, num_rows, codes, values, scratch, stream);
 }
 
 }  // namespace
@@ -45,12 +35,12 @@ int64_t HashScratchBytes(const HashFamily& family) {
 
 Status HashRows(const HashFamily& family, const float* rows, int64_t num_rows,
                 const HashCodes& codes, void* scratch, Stream stream) {
-  return Hash(family, rows, num_rows, codes, nullptr, scratch, stream);
-}
-
-Status HashValues(const HashFamily& family, const float* rows, int64_t num_rows,
-                  int32_t* values, void* scratch, Stream stream) {
-  return Hash(family, rows, num_rows, HashCodes{}, values, scratch, stream);
+  const HashPanel panel = PanelFor(family, kHashThreads);
+  const bool shared = panel.Bytes() <= kMostSharedBytes;
+  const auto with = IsSimHash(family)
+                        ? (shared ? HashWith<true, true> : HashWith<true, false>)
+                        : (shared ? HashWith<false, true> : HashWith<false, false>);
+  return with(panel, family, rows, num_rows, codes, scratch, stream);
 }
 
 }  // namespace cuda

@@ -1,4 +1,4 @@
-// Hashes of dense rows on the GPU. Codes and values are equal to those of core/lsh/lsh_hash.h.
+// Hashes of dense rows on the GPU. Codes are equal to those of core/lsh/lsh_hash.h.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_LSH_HASH_H_
@@ -20,17 +20,13 @@ struct HashCodes {
   int32_t* last_table = nullptr;
 };
 
-// The bytes of scratch of HashRows and HashValues; 0 if rows fit into shared memory.
+// The bytes of scratch of HashRows; 0 if rows fit into shared memory.
 int64_t HashScratchBytes(const HashFamily& family);
 
 // rows: [num_rows, family.dim]. family.functions are on the device and need not be valid:
 // coordinates out of range are ignored. REQUIRES: HashFamilyIsValid(family).
 Status HashRows(const HashFamily& family, const float* rows, int64_t num_rows,
                 const HashCodes& codes, void* scratch, Stream stream);
-
-// values: [num_rows, num_tables, num_hashes].
-Status HashValues(const HashFamily& family, const float* rows, int64_t num_rows,
-                  int32_t* values, void* scratch, Stream stream);
 
 }  // namespace cuda
 }  // namespace largeout

@@ -29,10 +29,9 @@ struct HashBody {
   BucketRule rule;
   const float* rows;
   int64_t num_rows;
-  bool by_fours;           // see PanelRows
-  HashCodes codes;         // null if only values are wanted
-  int32_t* single_values;  // [num_rows, num_tables, num_hashes] or null
-  char* scratch;           // panel.Bytes() per block, unless kInShared
+  bool by_fours;  // see PanelRows
+  HashCodes codes;
+  char* scratch;  // panel.Bytes() per block, unless kInShared
 
   template <class Block>
   LARGEOUT_DEVICE void operator()(const Block& block, char* shared) const {
@@ -49,8 +48,7 @@ struct HashBody {
       } else {
         FindWinners(block, family, panel, of_panel, numbers, values, filled);
       }
-      if (codes.codes != nullptr) WriteCodes(block, first, count, values, filled);
-      if (single_values != nullptr) WriteValues(block, first, count, values, filled);
+      WriteCodes(block, first, count, values, filled);
     }
   }
 
@@ -83,22 +81,6 @@ struct HashBody {
             elsewhere ? codes.last_table : codes.codes + table * codes.table_stride;
         to[(first + row) * codes.row_stride] =
             static_cast<int32_t>(BucketOfJoined(joined, rule));
-      }
-    });
-  }
-
-  template <class Block>
-  LARGEOUT_DEVICE void WriteValues(const Block& block, int64_t first, int64_t count,
-                                   const int32_t* values, const uint32_t* filled) const {
-    const int64_t num_values = panel.num_values, size = count * num_values;
-    block.ForEachThread([&](int t) {
-      for (int64_t i = t; i < size; i += block.size()) {
-        const auto row = static_cast<int>(i / num_values);
-        const int64_t table = i % num_values / family.num_hashes,
-                      number = i % family.num_hashes;
-        single_values[first * num_values + i] =
-            ValueAt(values + row * panel.value_stride, !kSimHash && (*filled >> row & 1) != 0,
-                    number * family.num_tables + table);
       }
     });
   }

@@ -19,14 +19,6 @@ struct GpuHash {
     return FromCuda(cuda::HashRows(family, rows, num_rows, {codes, family.num_tables, 1},
                                    scratch.data(), StreamOf(ctx)));
   }
-
-  static absl::Status HashValues(OpKernelContext* ctx, const HashFamily& family,
-                                 const float* rows, int64_t num_rows, int32_t* values) {
-    GpuScratch scratch;
-    TF_RETURN_IF_ERROR(scratch.Allocate(ctx, cuda::HashScratchBytes(family)));
-    return FromCuda(
-        cuda::HashValues(family, rows, num_rows, values, scratch.data(), StreamOf(ctx)));
-  }
 };
 
 LARGEOUT_REGISTER_HASH_OPS(GpuDeviceType(), GpuHash);

@@ -10,7 +10,6 @@
 namespace largeout {
 
 using tensorflow::Status;
-using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
@@ -35,14 +34,6 @@ Status HashFunctionsShape(InferenceContext* c) {
                              nullptr};
   c->set_output(0, HashFamilyIsValid(family) ? c->Vector(HashFunctionsSize(family))
                                              : c->Vector(c->UnknownDim()));
-  return tensorflow::OkStatus();
-}
-
-Status HashValuesShape(InferenceContext* c, DimensionHandle num_rows) {
-  int64_t num_tables, num_hashes;
-  TF_RETURN_IF_ERROR(c->GetAttr("num_tables", &num_tables));
-  TF_RETURN_IF_ERROR(c->GetAttr("num_hashes", &num_hashes));
-  c->set_output(0, c->MakeShape({num_rows, c->MakeDim(num_tables), c->MakeDim(num_hashes)}));
   return tensorflow::OkStatus();
 }
 
@@ -96,64 +87,6 @@ vectors: [n, dim]; any numbers. The zero vector is in bucket 0.
 functions: From LargeoutHashFunctions with the same attributes.
 bits: The number of bits of a bucket's number, at most 30.
 codes: [n, num_tables], in [0, 2^bits).
-)doc");
-
-REGISTER_OP("LargeoutHashValues")
-    .Input("vectors: float")
-    .Input("functions: int32")
-    .Attr("kind: {'simhash', 'wta', 'dwta'}")
-    .Attr("num_hashes: int >= 1")
-    .Attr("num_tables: int >= 1")
-    .Attr("bin_size: int >= 2")
-    .Output("values: int32")
-    .SetShapeFn([](InferenceContext* c) {
-      ShapeHandle vectors, functions;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 2, &vectors));
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 1, &functions));
-      return HashValuesShape(c, c->Dim(vectors, 0));
-    })
-    .Doc(R"doc(
-The single hash values of each vector, from which buckets are made.
-
-vectors: [n, dim]; any numbers. WTA ignores NaN, DWTA ignores NaN and 0.
-functions: From LargeoutHashFunctions with the same attributes.
-values: [n, num_tables, num_hashes]; 1 if a random projection is positive (simhash), or which of
-  bin_size coordinates is the highest; the first wins ties.
-)doc");
-
-REGISTER_OP("LargeoutSparseHashValues")
-    .Input("ids: int64")
-    .Input("values: float")
-    .Input("row_splits: int64")
-    .Input("functions: int32")
-    .Attr("kind: {'simhash', 'wta', 'dwta'}")
-    .Attr("dim: int >= 1")
-    .Attr("num_hashes: int >= 1")
-    .Attr("num_tables: int >= 1")
-    .Attr("bin_size: int >= 2")
-    .Output("hash_values: int32")
-    .SetShapeFn([](InferenceContext* c) {
-      ShapeHandle unused, row_splits;
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &unused));
-      TF_RETURN_IF_ERROR(c->Merge(c->input(0), c->input(1), &unused));
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &row_splits));
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(3), 1, &unused));
-      DimensionHandle num_rows;
-      TF_RETURN_IF_ERROR(c->Subtract(c->Dim(row_splits, 0), 1, &num_rows));
-      return HashValuesShape(c, num_rows);
-    })
-    .Doc(R"doc(
-LargeoutHashValues for sparse vectors.
-
-Row r has values[i] at coordinates ids[i], row_splits[r] <= i < row_splits[r + 1], and 0
-elsewhere. If a coordinate repeats within a row, its last value counts. The time of WTA and DWTA
-does not depend on dim. All kinds take O(dim) memory.
-
-ids: In [0, dim).
-values: Like ids.
-row_splits: [n + 1], increasing from 0 to the number of ids.
-functions: From LargeoutHashFunctions with the same attributes.
-hash_values: [n, num_tables, num_hashes].
 )doc");
 
 }  // namespace largeout

@@ -116,14 +116,6 @@ def hashes_of_long_vectors_with_little_memory():
         return hash_ops.hash_functions("wta", 742_950_406, 1, 2, SEED)
 
 
-@must_raise(SHORT)
-def hashes_of_many_empty_rows_with_little_memory():
-    functions = hash_ops.hash_functions("dwta", 3, 1, 6, SEED, 2)
-    vectors = tf.SparseTensor([[0, 2]], [1.0], [33_951_281, 3])
-    with limited_memory(address_space() + 300 * MIB):
-        return hash_ops.dwta_hash(vectors, functions, 1, 6, 2)
-
-
 @must_raise(INVALID)
 def embeddings_that_are_the_ids_of_their_lists():
     embeddings, state = tf.Variable(tf.ones([65, 2])), _inverted_file(65, 2)

@@ -33,8 +33,6 @@ class DenseRows {
     return {rows_ + first * dim_, (end - first) * dim_};
   }
 
-  void Clear(int64_t, int64_t, float*) const {}
-
  private:
   const float* rows_;
   const int64_t num_rows_;
@@ -42,43 +40,11 @@ class DenseRows {
   const AbsentNumbers absent_;
 };
 
-class SparseRowsInPanels {
- public:
-  SparseRowsInPanels(const HashFamily& family, const SparseRows& rows)
-      : rows_(rows), absent_(AbsentFor(family.kind)) {}
-
-  void Fill(int64_t first, int64_t count, float* panel) const {
-    ForNumbers(first, count, [&](int64_t i, int64_t place) {
-      panel[place] = InPanel(rows_.values[i], absent_);
-    });
-  }
-
-  UpcomingRows From(int64_t) const { return {nullptr, 0}; }
-
-  void Clear(int64_t first, int64_t count, float* panel) const {
-    const float zero = InPanel(0, absent_);
-    ForNumbers(first, count, [&](int64_t, int64_t place) { panel[place] = zero; });
-  }
-
- private:
-  template <class Visit>
-  void ForNumbers(int64_t first, int64_t count, const Visit& visit) const {
-    for (int64_t row = 0; row < count; ++row) {
-      const int64_t* splits = rows_.row_splits + first + row;
-      for (int64_t i = splits[0]; i < splits[1]; ++i) {
-        visit(i, rows_.ids[i] * kHashRows + row);
-      }
-    }
-  }
-
-  const SparseRows rows_;
-  const AbsentNumbers absent_;
-};
-
 // Calls visit(first row, number of rows, values) for each panel.
-template <class Rows, class Visit>
-void ForPanels(const HashFamily& family, const Rows& rows, int64_t num_rows,
+template <class Visit>
+void ForPanels(const HashFamily& family, const float* rows, int64_t num_rows,
                const ParallelFor& parallel, const Visit& visit) {
+  const DenseRows dense(family, rows, num_rows);
   const int64_t num_panels = CeilDiv(num_rows, kHashRows);
   const int64_t cycles = kHashRows * (NumHashValues(family) + 4 * family.dim);
   parallel(num_panels, cycles, [&](int64_t begin, int64_t end) {
@@ -86,28 +52,10 @@ void ForPanels(const HashFamily& family, const Rows& rows, int64_t num_rows,
     for (int64_t panel = begin; panel < end; ++panel) {
       const int64_t first = panel * kHashRows;
       const int64_t count = std::min<int64_t>(kHashRows, num_rows - first);
-      rows.Fill(first, count, hasher.panel());
-      visit(first, count, hasher.Values(rows.From(first + count)));
-      rows.Clear(first, count, hasher.panel());
+      dense.Fill(first, count, hasher.panel());
+      visit(first, count, hasher.Values(dense.From(first + count)));
     }
   });
-}
-
-template <class Rows>
-void WriteValues(const HashFamily& family, const Rows& rows, int64_t num_rows,
-                 const ParallelFor& parallel, int32_t* values) {
-  const int64_t num_hashes = family.num_hashes, num_tables = family.num_tables;
-  ForPanels(family, rows, num_rows, parallel,
-            [&](int64_t first, int64_t count, const int32_t* of_panel) {
-              int32_t* to = values + first * num_hashes * num_tables;
-              for (int64_t row = 0; row < count; ++row) {
-                for (int64_t table = 0; table < num_tables; ++table) {
-                  for (int64_t i = 0; i < num_hashes; ++i) {
-                    *to++ = of_panel[(i * num_tables + table) * kHashRows + row];
-                  }
-                }
-              }
-            });
 }
 
 }  // namespace
@@ -115,7 +63,7 @@ void WriteValues(const HashFamily& family, const Rows& rows, int64_t num_rows,
 void HashRows(const HashFamily& family, const float* rows, int64_t num_rows,
               int64_t code_stride, const ParallelFor& parallel, int32_t* codes) {
   const BucketRule rule = RuleOf(family);
-  ForPanels(family, DenseRows(family, rows, num_rows), num_rows, parallel,
+  ForPanels(family, rows, num_rows, parallel,
             [&](int64_t first, int64_t count, const int32_t* values) {
               LARGEOUT_SIMD_DISPATCH(JoinValues, rule, values, count, code_stride,
                                      codes + first);
@@ -126,7 +74,7 @@ void HashQueries(const HashFamily& family, const float* rows, int64_t num_rows,
                  const ParallelFor& parallel, int32_t* codes) {
   const BucketRule rule = RuleOf(family);
   const int64_t num_tables = family.num_tables;
-  ForPanels(family, DenseRows(family, rows, num_rows), num_rows, parallel,
+  ForPanels(family, rows, num_rows, parallel,
             [&](int64_t first, int64_t count, const int32_t* values) {
               std::vector<int32_t> by_table(num_tables * kHashRows);
               LARGEOUT_SIMD_DISPATCH(JoinValues, rule, values, count, kHashRows,
@@ -138,16 +86,6 @@ void HashQueries(const HashFamily& family, const float* rows, int64_t num_rows,
                 }
               }
             });
-}
-
-void HashValues(const HashFamily& family, const float* rows, int64_t num_rows,
-                const ParallelFor& parallel, int32_t* values) {
-  WriteValues(family, DenseRows(family, rows, num_rows), num_rows, parallel, values);
-}
-
-void HashValues(const HashFamily& family, const SparseRows& rows, int64_t num_rows,
-                const ParallelFor& parallel, int32_t* values) {
-  WriteValues(family, SparseRowsInPanels(family, rows), num_rows, parallel, values);
 }
 
 }  // namespace largeout

@@ -72,25 +72,6 @@ void HashRows(const HashFamily& family, const float* rows, int64_t num_rows,
 void HashQueries(const HashFamily& family, const float* rows, int64_t num_rows,
                  const ParallelFor& parallel, int32_t* codes);
 
-// values: [num_rows, num_tables, num_hashes], the single values, in [0, 2) for SimHash and in
-// [0, bin_size) otherwise. Ignores family.bits.
-void HashValues(const HashFamily& family, const float* rows, int64_t num_rows,
-                const ParallelFor& parallel, int32_t* values);
-
-// Row r has values[i] at coordinate ids[i] for row_splits[r] <= i < row_splits[r + 1], and
-// zeros elsewhere. If a coordinate repeats, the last value counts.
-struct SparseRows {
-  const int64_t* ids;
-  const float* values;
-  const int64_t* row_splits;
-};
-
-// The same values as for the dense rows, with memory O(dim) per thread. For WTA and DWTA the
-// time does not depend on dim; for SimHash it does. REQUIRES: 0 <= ids[i] < dim, row_splits[0]
-// = 0, ascending.
-void HashValues(const HashFamily& family, const SparseRows& rows, int64_t num_rows,
-                const ParallelFor& parallel, int32_t* values);
-
 }  // namespace largeout
 
 #endif  // LARGEOUT_CUSTOM_OPS_CORE_LSH_LSH_HASH_H_

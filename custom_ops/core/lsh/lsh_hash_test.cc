@@ -101,30 +101,6 @@ TEST(EmptyDwtaValuesAreCopiedFromNonEmptyOnes) {
   });
 }
 
-TEST(SparseRowsHaveTheValuesOfTheDenseRows) {
-  testing::ForEachSimdLevel([] {
-    for (HashKind kind : kKinds) {
-      const int64_t dim = 300, num_rows = 41;
-      const OwnedFamily owned(kind, dim, 4, 11);
-      std::vector<float> rows = Normal(num_rows * dim, 0.9);
-      std::fill_n(rows.begin() + dim, dim, 0.0f);
-      std::vector<int64_t> ids, splits = {0};
-      std::vector<float> numbers;
-      for (int64_t i = 0; i < num_rows * dim; ++i) {
-        if (rows[i] != 0) {
-          ids.push_back(i % dim);
-          numbers.push_back(rows[i]);
-        }
-        if ((i + 1) % dim == 0) splits.push_back(ids.size());
-      }
-      std::vector<int32_t> values(num_rows * owned.num_values());
-      HashValues(owned.family, {ids.data(), numbers.data(), splits.data()}, num_rows,
-                 InThreeParts, values.data());
-      EXPECT_EQ(values, owned.Values(rows));
-    }
-  });
-}
-
 TEST(AllFloatsHaveBuckets) {
   const float inf = std::numeric_limits<float>::infinity(), nan = NAN;
   const int64_t dim = 40;

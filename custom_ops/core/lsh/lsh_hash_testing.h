@@ -31,11 +31,24 @@ struct OwnedFamily {
 
   int64_t num_values() const { return NumHashValues(family); }
 
+  // The single values, [num_rows, num_tables, num_hashes]: the codes of as many tables of one
+  // hash.
   std::vector<int32_t> Values(const std::vector<float>& rows,
                               const ParallelFor& parallel = SerialFor) const {
-    const int64_t num_rows = rows.size() / family.dim;
-    std::vector<int32_t> values(num_rows * num_values(), -7);
-    HashValues(family, rows.data(), num_rows, parallel, values.data());
+    const int64_t num_rows = rows.size() / family.dim, num_hashes = family.num_hashes;
+    HashFamily single = family;
+    single.num_hashes = 1;
+    single.num_tables = static_cast<int>(num_values());
+    single.bits = kMaxHashBits;
+    std::vector<int32_t> codes(num_rows * num_values(), -7), values;
+    HashQueries(single, rows.data(), num_rows, parallel, codes.data());
+    values.reserve(codes.size());
+    for (int64_t row = 0; row < num_rows; ++row) {
+      for (int64_t i = 0; i < num_values(); ++i) {
+        const int64_t h = i % num_hashes * family.num_tables + i / num_hashes;
+        values.push_back(codes[row * num_values() + h]);
+      }
+    }
     return values;
   }
 

@@ -127,10 +127,6 @@ void CheckHashes(Run* run) {
                      {codes.data(), size.num_tables, 1}, scratch.data(), run->stream());
         run->Expect(Text(kind, size) + " codes by row", queried, codes, by_row);
       }
-      const DeviceArray<int32_t> values(size.num_rows * one.owned.num_values());
-      const Status valued = HashValues(one.gpu_family, one.gpu_rows.data(), one.num_rows,
-                                       values.data(), scratch.data(), run->stream());
-      run->Expect(Text(kind, size) + " values", valued, values, one.owned.Values(one.rows));
     }
   }
 }

@@ -13,10 +13,10 @@ SEED = np.array([12, 34])
 
 
 def single_values(kind, vectors, functions, num_hashes, num_tables, bin_size=8):
-    if kind == "simhash":
-        return hash_ops.simhash(vectors, functions, num_hashes, num_tables)
-    op = {"wta": hash_ops.wta_hash, "dwta": hash_ops.dwta_hash}[kind]
-    return op(vectors, functions, num_hashes, num_tables, bin_size)
+    """The hash values `[n, num_tables, num_hashes]`: codes of tables with one hash each."""
+    number = num_hashes * num_tables
+    codes = hash_ops.lsh_hash(vectors, functions, kind, 1, number, bits=8, bin_size=bin_size)
+    return codes.numpy().reshape([-1, num_hashes, num_tables]).swapaxes(1, 2)
 
 
 def normal(*shape, seed=0):
@@ -46,7 +46,7 @@ def coordinates_of(functions, num_hashes, num_tables, bin_size):
 def test_collision_probabilities_of_one_hash_equal_their_closed_forms(kind, dim, bin_size):
     pair = near_pair(dim)
     functions = hash_ops.hash_functions(kind, dim, 10, 3000, SEED, bin_size)
-    values = single_values(kind, pair, functions, 10, 3000, bin_size).numpy()
+    values = single_values(kind, pair, functions, 10, 3000, bin_size)
     p = agreement(kind, pair, bin_size)
     equal = np.mean(values[0] == values[1])
     assert abs(equal - p) <= 5 * np.sqrt(p * (1 - p) / 30_000)
@@ -73,7 +73,7 @@ def test_wta_is_the_position_of_its_largest_coordinate(bin_size):
     vectors = normal(37, 70)
     vectors[3, ::2] = np.nan
     functions = hash_ops.hash_functions("wta", 70, 3, 11, SEED, bin_size)
-    values = hash_ops.wta_hash(vectors, functions, 3, 11, bin_size)
+    values = single_values("wta", vectors, functions, 3, 11, bin_size)
     coordinates = coordinates_of(functions, 3, 11, bin_size)
     np.testing.assert_array_equal(values, reference.wta_values(vectors, coordinates))
 
@@ -82,23 +82,13 @@ def test_wta_is_the_position_of_its_largest_coordinate(bin_size):
 def test_dwta_uses_nonzeros_and_borrows_from_another_bin_if_there_are_none():
     vectors = normal(37, 70) * (normal(37, 70, seed=2) > 1.2)
     functions = hash_ops.hash_functions("dwta", 70, 3, 11, SEED)
-    values = hash_ops.dwta_hash(vectors, functions, 3, 11).numpy()
+    values = single_values("dwta", vectors, functions, 3, 11)
     expected = reference.dwta_values(vectors, coordinates_of(functions, 3, 11, 8))
     empty = expected == -1
     assert 0.1 < empty.mean() < 0.9
     np.testing.assert_array_equal(values[~empty], expected[~empty])
     for row, holes, own in zip(values, empty, expected, strict=True):
         assert set(row[holes]) <= set(own[~holes])
-
-
-@every_simd_level
-@each_kind
-def test_sparse_and_dense_vectors_have_equal_hashes(kind):
-    vectors = normal(33, 200) * (normal(33, 200, seed=2) > 1.5)
-    vectors[4] = 0
-    functions = hash_ops.hash_functions(kind, 200, 4, 9, SEED)
-    sparse = single_values(kind, tf.sparse.from_dense(vectors), functions, 4, 9)
-    np.testing.assert_array_equal(sparse, single_values(kind, vectors, functions, 4, 9))
 
 
 @each_kind
@@ -164,9 +154,6 @@ def test_an_empty_batch_has_no_hashes(kind):
     functions = hash_ops.hash_functions(kind, 8, 4, 5, SEED)
     empty = np.zeros([0, 8], np.float32)
     assert hash_ops.lsh_hash(empty, functions, kind, 4, 5, 10).shape == (0, 5)
-    assert single_values(kind, empty, functions, 4, 5).shape == (0, 5, 4)
-    sparse = tf.sparse.from_dense(empty)
-    assert single_values(kind, sparse, functions, 4, 5).shape == (0, 5, 4)
 
 
 @each_kind
@@ -181,28 +168,15 @@ def test_functions_depend_on_all_bits_of_the_seed(kind):
 def test_shapes_are_inferred_in_graphs(kind):
     length = hash_ops.hash_functions(kind, 50, 4, 7, SEED).shape[0]
 
-    @tf.function(
-        input_signature=[
-            tf.TensorSpec([None, 50]),
-            tf.SparseTensorSpec([None, 50]),
-            tf.TensorSpec([2], tf.int64),
-        ]
-    )
-    def hashed(vectors, sparse, seed):
+    @tf.function(input_signature=[tf.TensorSpec([None, 50]), tf.TensorSpec([2], tf.int64)])
+    def hashed(vectors, seed):
         functions = hash_ops.hash_functions(kind, 50, 4, 7, seed)
         assert functions.shape == [length]
         codes = hash_ops.lsh_hash(vectors, functions, kind, 4, 7, 9)
         assert codes.shape.as_list() == [None, 7]
-        values = single_values(kind, vectors, functions, 4, 7)
-        assert values.shape.as_list() == [None, 7, 4]
-        of_sparse = single_values(kind, sparse, functions, 4, 7)
-        assert of_sparse.shape.as_list() == [None, 7, 4]
-        return codes, values, of_sparse
+        return codes
 
-    vectors = normal(5, 50)
-    codes, values, of_sparse = hashed(vectors, tf.sparse.from_dense(vectors), SEED)
-    assert codes.shape == (5, 7)
-    np.testing.assert_array_equal(values, of_sparse)
+    assert hashed(normal(5, 50), SEED).shape == (5, 7)
 
 
 @pytest.mark.parametrize(
@@ -234,29 +208,3 @@ def test_damaged_functions_raise_an_error(kind, bad):
     functions[7] = bad
     with pytest.raises(tf.errors.InvalidArgumentError, match="not valid functions of"):
         hash_ops.lsh_hash(normal(3, 16), functions, kind, 4, 5, bits=10)
-
-
-def test_bad_sparse_tensors_raise_an_error():
-    functions = hash_ops.hash_functions("dwta", 16, 4, 5, SEED)
-
-    def hashed(indices, num_rows=3):
-        sparse = tf.SparseTensor(indices, tf.ones(len(indices)), [num_rows, 16])
-        return hash_ops.dwta_hash(sparse, functions, 4, 5)
-
-    assert hashed([[0, 3], [2, 15]]).shape == (3, 5, 4)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[0, dim=16\), received 16"):
-        hashed([[0, 3], [2, 16]])
-    for indices in ([[2, 3], [0, 5]], [[0, 3], [7, 5]]):  # not in order, outside
-        with pytest.raises((tf.errors.InvalidArgumentError, ValueError)):
-            hashed(indices)
-
-
-def test_sparse_tensors_of_unknown_width_raise_an_error():
-    functions = hash_ops.hash_functions("dwta", 16, 4, 5, SEED)
-
-    @tf.function(input_signature=[tf.SparseTensorSpec([None, None])])
-    def hashed(sparse):
-        return hash_ops.dwta_hash(sparse, functions, 4, 5)
-
-    with pytest.raises(ValueError, match="known static width"):
-        hashed(tf.sparse.from_dense(normal(2, 16)))
