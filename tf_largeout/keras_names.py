@@ -8,7 +8,7 @@ import keras
 
 from tf_largeout import losses, metrics, optimizers
 from tf_largeout.keras_internals import compile_names
-from tf_largeout.metrics.rank_metric import RankMetric
+from tf_largeout.metrics.rank_metrics import RankMetric
 
 RANKS = (*range(1, 101), 200, 500, 1000)  # the k of metrics by name
 

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.metrics.example_metric import ExampleMetric
+from tf_largeout.metrics.tagged_metric import ExampleMetric
 from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike
 
@@ -25,17 +25,9 @@ class Perplexity(ExampleMetric):
             For `AbsoluteSoftmaxLoss`, they are the softmax of `|o_c|`, and for other losses the
             softmax of `o_c`.
         name: Name of the metric, "perplexity" or "absolute_perplexity" by default.
-        dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
+        dtype: Dtype of the result. The sums are float64.
 
-    Call arguments:
-        y_true: Integer class ids, as for the losses: one per example, or several, padded with
-            -1 or ragged. Repeated labels count once. An example without labels has weight 0.
-        y_pred: The direct output of an output layer of this library.
-        sample_weight: Optional weights of the examples, aligned with their leading dimensions.
-
-    Raises:
-        ValueError: If `y_pred` is not the direct output of such a layer, or labels or weights
-            do not match it.
+    Its calls are those of `PrecisionAtK`; classes that are excluded change nothing.
     """
 
     _direction = "down"

@@ -1,0 +1,282 @@
+"""Metrics of the classes with the highest scores: precision, recall, NDCG and others."""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tf_largeout.arguments import boolean, whole_number
+from tf_largeout.metrics.tagged_metric import ExampleMetric, TaggedMetric
+from tf_largeout.packed_arrays import unpack
+from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.types import Config, DTypeLike
+
+
+class AtK(TaggedMetric):
+    """A metric of the k best classes. The arguments are those of `PrecisionAtK`.
+
+    A subclass that is also an `ExampleMetric` names `AtK` first.
+    """
+
+    kind = "hits"  # the default name is "{kind}_at_{k}"
+    k_or_none = False  # whether `k` may be None, for all classes
+
+    def __init__(
+        self,
+        k: int | None,
+        absolute: bool | None = None,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        at_k = "" if k is None else f"_at_{k}"
+        default = f"{'absolute_' if absolute else ''}{self.kind}{at_k}"
+        super().__init__(name=name or default, dtype=dtype)
+        self.k = None if k is None and self.k_or_none else whole_number("k", k)
+        self.absolute = boolean("absolute", absolute, or_none=True)
+
+    def k_of(self, tag: OutputTag) -> int:
+        """Returns k, or the number of classes if it is None.
+
+        Raises:
+            ValueError: If the layer has fewer than k classes.
+        """
+        k = tag.num_classes if self.k is None else self.k
+        if k > tag.num_classes:
+            raise ValueError(
+                f"Metric '{self.name}' needs the k={k} best classes, but layer "
+                f"'{tag.layer.name}' has only {tag.num_classes} classes. Pass a smaller `k`."
+            )
+        return k
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "k": self.k, "absolute": self.absolute}
+
+    @classmethod
+    def from_config(cls, config: Config) -> "AtK":
+        if isinstance(config.get("counts"), str):
+            config = {**config, "counts": unpack(config["counts"], "<i8")}
+        return cls(**config)
+
+
+class RankedLabels(NamedTuple):
+    """The labels of `B` examples and their ranks.
+
+    Attributes:
+        labels: int64 `[B, L]`, padded with -1.
+        valid: bool `[B, L]`, False at padding and at repeats of a label.
+        ranks: int64 `[B, L]`, 0 for the best class.
+        hits: bool `[B, L]`, the valid labels among the k best classes.
+        k: The number of best classes; the number of all classes if the metric has no `k`.
+    """
+
+    labels: tf.Tensor
+    valid: tf.Tensor
+    ranks: tf.Tensor
+    hits: tf.Tensor
+    k: int
+
+    def num_labels(self) -> tf.Tensor:
+        """Returns float64 `[B]`, the number of valid labels."""
+        return tf.reduce_sum(tf.cast(self.valid, tf.float64), axis=-1)
+
+    def num_hits(self) -> tf.Tensor:
+        """Returns float64 `[B]`, the number of hits."""
+        return tf.reduce_sum(tf.cast(self.hits, tf.float64), axis=-1)
+
+    def sum_over_hits(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns the sum of `values`, `[B, L]`, over the hits, `[B]`."""
+        return tf.reduce_sum(tf.where(self.hits, values, 0), axis=-1)
+
+
+class RankMetric(AtK, ExampleMetric):
+    """A metric of the labels with ranks below k. Subclasses define `hit_terms`."""
+
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the `example_terms`."""
+        raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
+
+    def example_terms(
+        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor] | None:
+        k = self.k_of(tag)
+        ranks = tag.label_ranks(labels, self.absolute)
+        if ranks is None:
+            return None
+        return self.hit_terms(RankedLabels(labels, valid, ranks, valid & (ranks < k), k))
+
+
+class FullRankMetric(RankMetric):
+    """A `RankMetric` that considers all classes if `k` is None, the default."""
+
+    k_or_none = True
+
+    def __init__(
+        self,
+        k: int | None = None,
+        absolute: bool | None = None,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(k, absolute, name=name, dtype=dtype)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class PrecisionAtK(RankMetric):
+    """P@k: the share of labels among the k highest-scoring classes.
+
+    `P@k = mean over examples of #{labels with rank < k} / k`, where the best class has rank 0.
+    The divisor is k even if an example has fewer than k labels, as in the extreme
+    classification repository (Bhatia et al. 2016). With one label per example, P@1 is the
+    accuracy.
+
+    It is exact in `evaluate`, and in training with an exact loss. In training with a sampled
+    loss, it ranks each label among the labels of its example and the classes drawn in that
+    step. So the value is too high: the true rank is never better. With other losses, the value
+    is NaN.
+
+    Args:
+        k: Number of best classes to consider, from 1 to the number of classes.
+        absolute: True to rank by `|logit|`, False to rank by the logit. None, the default,
+            uses the `ranking` of the layer, which the layer takes from its loss.
+        name: Name of the metric, "precision_at_{k}" or "absolute_precision_at_{k}" by default.
+        dtype: Dtype of the result, as in `keras.metrics.Metric`. The sums are float64.
+
+    Call arguments:
+        y_true: Integer class ids, as for the losses: one per example, or several, padded with
+            -1 or ragged. Repeated labels count once. An example without labels has weight 0.
+            `with_exclude` adds classes that must not be ranked.
+        y_pred: The direct output of an output layer of this library.
+        sample_weight: Optional weights of the examples, aligned with their leading dimensions.
+
+    Raises:
+        ValueError: If `k` is not a positive integer or exceeds the number of classes, if
+            `y_pred` is not the direct output of such a layer, or if labels or weights do not
+            match it.
+
+    Example:
+
+    ```python
+    model.compile(
+        loss=tflo.losses.SampledSoftmaxLoss(),
+        metrics=[tflo.metrics.PrecisionAtK(1), tflo.metrics.PrecisionAtK(5)],
+    )
+    ```
+    """
+
+    kind = "precision"
+
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        found = ranked.num_hits()
+        return found / ranked.k, tf.ones_like(found)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class RecallAtK(RankMetric):
+    """R@k: the share of an example's labels that are among the k highest-scoring classes.
+
+    `R@k = mean over examples with labels of #{labels with rank < k} / #labels`, where the best
+    class has rank 0.
+
+    Its arguments, its calls and its value in training are those of `PrecisionAtK`.
+    """
+
+    kind = "recall"
+
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        found = ranked.num_hits()
+        return tf.math.divide_no_nan(found, ranked.num_labels()), tf.ones_like(found)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class HitRateAtK(RankMetric):
+    """HR@k: the share of examples with a label among the k highest-scoring classes.
+
+    `HR@k = mean over examples with labels of [some label has rank < k]`. With one label per
+    example, it equals `RecallAtK`.
+
+    Its arguments, its calls and its value in training are those of `PrecisionAtK`.
+    """
+
+    kind = "hit_rate"
+
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        hits = tf.cast(tf.reduce_any(ranked.hits, axis=-1), tf.float64)
+        return hits, tf.ones_like(hits)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class MeanReciprocalRank(FullRankMetric):
+    """MRR: the mean of 1 / (position of the first label among the ranked classes).
+
+    `MRR@k = mean over examples with labels of 1 / (1 + r)`, where r is the rank of the best
+    label, starting at 0; the term is 0 if r is not below k. It equals
+    `keras_rs.metrics.MeanReciprocalRank`.
+
+    With `k=None`, the default, it considers all classes. Its other arguments, its calls and
+    its value in training are those of `PrecisionAtK`.
+    """
+
+    kind = "mean_reciprocal_rank"
+
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        reciprocals = 1 / (1 + tf.cast(ranked.ranks, tf.float64))
+        padded = tf.pad(tf.where(ranked.hits, reciprocals, 0), [[0, 0], [0, 1]])
+        best = tf.reduce_max(padded, axis=-1)  # 0 for an example without labels
+        return best, tf.ones_like(best)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class MeanAveragePrecision(FullRankMetric):
+    """MAP: the mean over labels of the precision down to the label's position.
+
+        MAP@k = mean over examples of (1 / #labels) sum_{labels with rank r < k} P@(r + 1)
+
+    where ranks start at 0, and `P@n` is the share of the n best classes that are labels. The
+    divisor is the number of all labels, as in `keras_rs.metrics.MeanAveragePrecision` and
+    Manning et al. (2008), "Introduction to Information Retrieval", section 8.4. Some libraries
+    divide MAP@k by `min(k, #labels)` instead.
+
+    With `k=None`, the default, it considers all classes. Its other arguments, its calls and
+    its value in training are those of `PrecisionAtK`.
+    """
+
+    kind = "mean_average_precision"
+
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        ordered = tf.sort(tf.where(ranked.hits, ranked.ranks, tf.int64.max), axis=-1)
+        positions = tf.range(1, tf.shape(ordered)[1] + 1)
+        precisions = tf.cast(positions, tf.float64) / (1 + tf.cast(ordered, tf.float64))
+        total = tf.reduce_sum(tf.where(ordered < ranked.k, precisions, 0), axis=-1)
+        return tf.math.divide_no_nan(total, ranked.num_labels()), tf.ones_like(total)
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class NDCG(FullRankMetric):
+    """Normalized discounted cumulative gain of the k highest-scoring classes.
+
+        NDCG@k = mean over examples with labels of DCG@k / (the largest possible DCG@k)
+        DCG@k = sum_{labels with rank r < k} 1 / log2(r + 2)
+
+    where ranks start at 0. The largest possible value has the labels at the ranks 0, 1, ...,
+    `min(k, #labels) - 1`. This is the NDCG of Järvelin and Kekäläinen (2002), "Cumulated
+    gain-based evaluation of IR techniques", with the discount of Burges et al. (2005) and the
+    gain 1 for each label, and equals `keras_rs.metrics.NDCG` with relevances of 0 and 1.
+
+    With `k=None`, the default, it considers all classes. Its other arguments, its calls and
+    its value in training are those of `PrecisionAtK`.
+    """
+
+    kind = "ndcg"
+
+    def hit_terms(self, ranked: RankedLabels) -> tuple[tf.Tensor, tf.Tensor]:
+        ranks = tf.cast(ranked.ranks, tf.float64)
+        gains = ranked.sum_over_hits(_discount(ranks))
+        width = tf.cast(tf.shape(ranks)[1], tf.float64)
+        best = tf.range(tf.minimum(width, tf.cast(ranked.k, tf.float64)), dtype=tf.float64)
+        is_filled = best < ranked.num_labels()[:, tf.newaxis]
+        ideal = tf.reduce_sum(tf.where(is_filled, _discount(best), 0), axis=-1)
+        return tf.math.divide_no_nan(gains, ideal), tf.ones_like(gains)
+
+
+def _discount(ranks: tf.Tensor) -> tf.Tensor:
+    return tf.math.log(tf.constant(2.0, tf.float64)) / tf.math.log(ranks + 2)
