@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from tf_largeout.layers import LargeOutput
-from tf_largeout.tags.model_output import compiled_loss
+from tf_largeout.steps.output_tag import compiled_loss
 
 
 def join_models(models: Sequence[keras.Model]) -> keras.Model:

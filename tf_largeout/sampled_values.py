@@ -1,7 +1,7 @@
 """The interface between samplers and losses: sampled classes and their expected counts."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -76,3 +76,7 @@ class HeadAndTail(NamedTuple):
         """float32 `[batch, num_labels]`: 1 for a label in the head, else as in the tail."""
         in_head = self.head.true_expected_count > 0
         return tf.where(in_head, self.head.true_expected_count, self.tail.true_expected_count)
+
+
+# What a sampler draws for a step.
+Sample: TypeAlias = SampledValues | HeadAndTail

@@ -11,8 +11,8 @@ from tf_largeout.arguments import whole_number
 from tf_largeout.callbacks.examples import require_labels, sample_of
 from tf_largeout.keras_internals import all_layers, slot_of
 from tf_largeout.layers import LargeOutput
-from tf_largeout.tags.lazy_logits import LazyLogits
-from tf_largeout.tags.output_tag import attached_tag
+from tf_largeout.steps.hardness import hardness
+from tf_largeout.steps.output_tag import SampledTag, attached_tag
 
 _ROWS_AT_ONCE = 65536
 _LARGEST_COUNTER = 1024  # numbers; a draw changes the seed and counters, which are small
@@ -119,11 +119,11 @@ class SamplerHealth(keras.callbacks.Callback):
         found = {}
         for number, (output, y_true) in enumerate(zip(outputs, labels, strict=True)):
             tag = attached_tag(output)
-            if isinstance(tag, LazyLogits) and tag.layer.sampler is not None:
+            if isinstance(tag, SampledTag) and tag.head.sampler is not None:
                 if len(losses) == len(outputs) and hasattr(losses[number], "ignore_class"):
                     tag.loss = losses[number]  # which says what the labels mean
-                matrix = tag.label_matrix(y_true)
-                found[tag.layer.name] = tag.hardness(matrix, self._num_examples)
+                labels = tag.labels(y_true)
+                found[tag.head.name] = hardness(tag, labels, self._num_examples)
         return found
 
     def _trained_rows(self, layer: LargeOutput) -> dict[str, float]:

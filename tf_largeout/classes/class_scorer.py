@@ -36,6 +36,8 @@ class ClassScorer:
         self.num_classes, self.dim, self.has_bias = num_classes, dim, has_bias
         self._owner = owner
 
+    # Whether inner products with the class rows, plus biases, rank the classes.
+    scores_are_products = True
     # The soft cap of the logits, or None.
     soft_cap: float | None = None
     # Whether the rows are in bfloat16 (`bfloat16_rows`).
@@ -271,6 +273,29 @@ class ClassScorer:
         fold = functools.partial(self.fold_logits, features, classes=classes)
         scores, ids = blockwise.top_k(fold, tf.shape(features)[0], k)
         return without_overflow(features, scores), ids
+
+    def ranked_by(self, ranking: str) -> "ClassScorer":
+        """Returns the classes, scored by the values that rank them.
+
+        Args:
+            ranking: "logit"; "absolute" for `|logit|`; or "taylor" for `|1 + logit|`.
+
+        Raises:
+            ValueError: If the scores are log-probabilities and `ranking` is not "logit".
+        """
+        if ranking == "logit":
+            return self
+        if not self.scores_are_products:
+            raise ValueError(
+                f"Layer '{self._owner}' returns log-probabilities, which are at most 0. "
+                "Ranked by absolute value, the least likely class would come first. Received: "
+                "absolute=True. Leave `absolute` out for a `HierarchicalOutput`."
+            )
+        return (self.raised_by_one() if ranking == "taylor" else self).absolute()
+
+    def raised_by_one(self) -> "ClassScorer":
+        """Returns a view of these classes whose logits are `1 + logit`."""
+        raise self._missing("raised_by_one")
 
     def absolute(self) -> "ClassScorer":
         """Returns a view of these classes whose logits are the absolute values `|logit|`."""

@@ -10,7 +10,8 @@ from tf_largeout.layers.hashed_bigrams import HashedBigrams
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.layers.large_output import LargeOutput
 from tf_largeout.lazy_names import papers_name
-from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.steps.output_tag import OutputTag
+from tf_largeout.steps.step import SampledStep, Step
 
 if TYPE_CHECKING:
     from tf_largeout.papers.factored.factored_output import FactoredOutput
@@ -29,6 +30,8 @@ __all__ = [
     "ItemTower",
     "LargeOutput",
     "OutputTag",
+    "SampledStep",
+    "Step",
 ]
 
 

@@ -15,8 +15,10 @@ from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.classes.float_arrays import as_float32
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
 from tf_largeout.ops import devices
-from tf_largeout.tags.compile_warnings import warn_of_keras_metrics, warn_of_probability_loss
-from tf_largeout.tags.output_tag import OutputTag, are_logits_left_out
+from tf_largeout.steps.compiled import check_compiled
+from tf_largeout.steps.labels import excluded_ids
+from tf_largeout.steps.output_tag import Head, OutputTag, Ranking, are_logits_left_out
+from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import (
     bfloat16_rows,
@@ -39,6 +41,12 @@ class ClassOutput(keras.layers.Layer):
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
         training: Whether the step trains.
+        exclude: Optional ids of classes, such as seen items, that metrics must not rank:
+            integers with the leading dimensions of the features and one more, padded with -1.
+            It is an argument of a functional model: `head(features, exclude=seen)`, where
+            `seen` may be an input. All metrics except `Perplexity` then rank only the other
+            classes in `evaluate`. Losses, logits and training do not change.
+            `metrics.with_exclude` does the same for any model.
 
     Output shape:
         `[batch, ..., num_classes]`, of the layer's compute dtype.
@@ -58,14 +66,15 @@ class ClassOutput(keras.layers.Layer):
         num_classes: Number of classes.
         class_matrix: The `ClassScorer` of the classes, once the layer is built.
         rankings: The values of `ranking` that the layer supports.
-        scores_are_products: Whether inner products with the class rows, plus biases, rank the
-            classes.
+        ranking_class: The class of the object that knows how classes are ranked.
+        tag_class: The class of the tags of the output, which make the layer's steps.
     """
 
     num_classes: int
     class_matrix: ClassScorer
     rankings: tuple[str, ...] = ("logit",)
-    scores_are_products = True
+    ranking_class: type[Ranking] = Ranking
+    tag_class: type[OutputTag] = OutputTag
 
     def __init__(self, ranking: str | None = None, **kwargs: Any) -> None:
         refuse_wrong_arguments(type(self).__name__, kwargs, OF_LAYERS)
@@ -75,8 +84,7 @@ class ClassOutput(keras.layers.Layer):
                 f"`ranking` of a {type(self).__name__} must be None or one of {self.rankings}. "
                 f"Received: ranking={ranking!r}."
             )
-        self._ranking, self._loss_ranking = ranking, None
-        self._loss_epsilon: float | None = None  # that of the last `SphericalSoftmaxLoss`
+        self._ranking = self.ranking_class(ranking)
         if self.activity_regularizer is not None:
             raise ValueError(
                 f"`activity_regularizer` of layer '{self.name}' would need the logits of all "
@@ -102,21 +110,11 @@ class ClassOutput(keras.layers.Layer):
     @property
     def ranking(self) -> str:
         """How classes are ranked: "logit", "absolute" or "taylor"."""
-        return self._ranking or self._loss_ranking or "logit"
+        return self._ranking.value
 
     def follow(self, loss: Any, *, replace: bool = True) -> None:
-        """Ranks classes by the `ranking` of a loss.
-
-        The argument `ranking` of the constructor takes precedence.
-
-        Args:
-            loss: A loss. A loss of another library leaves the ranking unchanged.
-            replace: Whether to replace the ranking of another loss.
-        """
-        ranking = getattr(loss, "ranking", None)
-        if ranking is not None and (replace or self._loss_ranking in (None, ranking)):
-            self._loss_ranking = ranking
-            self._loss_epsilon = getattr(loss, "epsilon", None)
+        """Ranks classes by the `ranking` of a loss, see `Ranking.follow`."""
+        self._ranking.follow(loss, replace=replace)
 
     def ranking_by(self, absolute: bool | None) -> str:
         """Returns the ranking that an argument `absolute` selects.
@@ -130,26 +128,6 @@ class ClassOutput(keras.layers.Layer):
         if boolean("absolute", absolute, or_none=True) is None:
             return self.ranking
         return "absolute" if absolute else "logit"
-
-    def scorer(self, ranking: str) -> ClassScorer:
-        """Returns the classes, scored by the values that rank them.
-
-        Args:
-            ranking: One of `rankings`.
-
-        Raises:
-            ValueError: If the scores are log-probabilities and `ranking` is not "logit".
-        """
-        if ranking == "logit":
-            return self.class_matrix
-        if not self.scores_are_products:
-            raise ValueError(
-                f"Layer '{self.name}' returns log-probabilities, which are at most 0. "
-                "Ranked by absolute value, the least likely class would come first. Received: "
-                "absolute=True. Leave `absolute` out for a `HierarchicalOutput`."
-            )
-        matrix: Any = self.class_matrix
-        return (matrix.raised_by_one() if ranking == "taylor" else matrix).absolute()
 
     def probabilities(
         self, scores: Scores, absolute: bool | None = None
@@ -231,14 +209,66 @@ class ClassOutput(keras.layers.Layer):
             self.tower.require_fit(path)
         return super()._checkpoint_adapter(path)
 
-    def make_tag(self, features: tf.Tensor, training: bool | None) -> OutputTag:
-        """Returns the tag that gives losses and metrics the features and classes of a step.
+    def make_tag(
+        self,
+        features: tf.Tensor,
+        training: bool | None = None,
+        exclude: tf.Tensor | None = None,
+    ) -> OutputTag:
+        """Returns the tag that makes the steps of one call.
 
         Args:
             features: Float `[..., dim]`, the input of the layer.
             training: Whether the step trains; None if it is not known.
+            exclude: As in `call`.
         """
-        return OutputTag(self, features, training)
+        if exclude is not None:
+            exclude = excluded_ids(exclude, features, self.num_classes)
+        tag = self.tag_class(self.head(), features, training, exclude)
+        tag.owner = self
+        return tag
+
+    def head(self) -> Head:
+        """Returns what the steps of the layer need of it."""
+        return Head(self.name, self.class_matrix, self._ranking, self.queries)
+
+    def step(
+        self,
+        features: TensorLike,
+        labels: TensorLike,
+        training: bool = False,
+        exclude: TensorLike | None = None,
+    ) -> Step:
+        """Returns a step as a value, for a loss in a custom training loop.
+
+        ```python
+        step = head.step(features, labels, training=True)
+        loss = tf.reduce_mean(tflo.losses.sampled_softmax(step))
+        ```
+
+        A `LargeOutput` with a sampler draws classes for a step that trains. No logits of all
+        classes are computed.
+
+        Args:
+            features: Float `[..., dim]`, what the layer would be called with. The step has `B`
+                examples, the product of the leading dimensions.
+            labels: As for the losses. Examples without a label have a loss of 0.
+            training: Whether the step trains; otherwise losses are exact.
+            exclude: As in `call`.
+
+        Raises:
+            ValueError: If the layer is not built, or the labels or features have a wrong form.
+            tf.errors.InvalidArgumentError: If a label is out of range, or a feature is not
+                finite.
+        """
+        self._require_built("step")
+        features = as_float32("features", features, f"[..., {self.class_matrix.dim}]")
+        tag = self.make_tag(features, training, exclude)
+        return tag.make_step(tag.labels(labels), rows=None, sampled=training)
+
+    def row_variables(self) -> list[keras.Variable]:
+        """Returns the trained variables that have a row per class."""
+        return [one for one in self.trainable_variables if len(one.shape) == 2]
 
     def queries(self, features: tf.Tensor) -> tf.Tensor:
         """Returns the vectors whose inner products with the class rows are the logits.
@@ -250,7 +280,12 @@ class ClassOutput(keras.layers.Layer):
         """
         return features
 
-    def call(self, features: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+    def call(
+        self,
+        features: tf.Tensor,
+        training: bool | None = None,
+        exclude: TensorLike | None = None,
+    ) -> tf.Tensor:
         self._require_dense(features)
         # The dense reads are in a separate function. TensorFlow orders each read of a variable
         # before later updates of it. So in the outer function, the reads would run even if no
@@ -259,13 +294,12 @@ class ClassOutput(keras.layers.Layer):
         dense = tf.function(logits, autograph=False) if in_graph else logits
         if training is None:
             training = keras_internals.training_of_step()
-        warn_of_probability_loss(self)
-        warn_of_keras_metrics(self)
+        check_compiled(self, training)
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
         if keras_internals.is_running(keras.Model.predict) and not are_logits_left_out():
             self._count_predictions(features)
-        return self.make_tag(features, training).attach_to(dense(features))
+        return self.make_tag(features, training, exclude).attach_to(dense(features))
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
         if are_logits_left_out():
@@ -349,7 +383,10 @@ class ClassOutput(keras.layers.Layer):
                 f"features of shape {features.shape}. Pass the output of the layer before it, "
                 "not logits."
             )
-        scorer, queries = self.scorer(self.ranking_by(absolute)), self.queries(features)
+        scorer, queries = (
+            self.class_matrix.ranked_by(self.ranking_by(absolute)),
+            self.queries(features),
+        )
         convert = self.probabilities(scores, absolute)
         found, ids = exact_top_k(scorer, queries, k, exclude, allowed)
         return (found if convert is None else convert(found, queries, scorer)), ids
@@ -429,20 +466,16 @@ class ClassOutput(keras.layers.Layer):
         )
 
     def get_config(self) -> Config:
-        rankings = {
-            "ranking": self._ranking,
-            "loss_ranking": self._loss_ranking,
-            "loss_epsilon": self._loss_epsilon,
-        }
-        given = {name: value for name, value in rankings.items() if value is not None}
-        return {**super().get_config(), **given}
+        return {**super().get_config(), **self._ranking.get_config()}
 
     @classmethod
     def from_config(cls, config: Config) -> "ClassOutput":
         config = dict(config)
-        ranking, epsilon = config.pop("loss_ranking", None), config.pop("loss_epsilon", None)
+        ranking = cls.ranking_class()
+        ranking.set_config(config)
         layer = super().from_config(config)
-        layer._loss_ranking, layer._loss_epsilon = ranking, epsilon
+        ranking.given = layer._ranking.given
+        layer._ranking = ranking
         return layer
 
     def _require_dense(self, features: Any) -> None:

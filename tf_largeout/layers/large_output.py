@@ -1,5 +1,6 @@
 """`LargeOutput`: the last layer of a model with very many classes."""
 
+import dataclasses
 import math
 import random
 from collections.abc import Mapping, MutableMapping
@@ -21,12 +22,11 @@ from tf_largeout.layers import large_output_arguments as arguments
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
-from tf_largeout.tags.lazy_logits import LazyLogits
-from tf_largeout.tags.unread_logits import are_unread
+from tf_largeout.steps.compiled import are_unread
+from tf_largeout.steps.output_tag import Head, OutputTag, SampledTag
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import (
     initializers,
-    replicas,
     saved_weights,
     shard_weights,
     sharded_checkpoint,
@@ -151,6 +151,7 @@ class LargeOutput(ClassOutput):
     """
 
     rankings = ("logit", "absolute")
+    tag_class = SampledTag
 
     def __init__(
         self,
@@ -366,16 +367,32 @@ class LargeOutput(ClassOutput):
             queries = unit_length(queries)
         return tf.cast(queries * self.scale_value(), features.dtype)
 
-    def make_tag(self, features: tf.Tensor, training: bool | None) -> LazyLogits:
+    def make_tag(
+        self,
+        features: tf.Tensor,
+        training: bool | None = None,
+        exclude: tf.Tensor | None = None,
+    ) -> OutputTag:
         if self._tied is not None:
             self._tied.check_shared(self.embeddings)
-        return LazyLogits(self, features, training)
+        return super().make_tag(features, training, exclude)
+
+    def head(self) -> Head:
+        return dataclasses.replace(
+            super().head(),
+            scale_value=self.scale_value,
+            sampler=self.sampler,
+            seed_state=self.seed_state,
+        )
 
     def next_seed(self) -> tf.Tensor:
         """Returns two int64 numbers that differ at each call and on each replica."""
-        seed = tf.identity(self.seed_state.value)
-        self.seed_state.assign(seed + [0, 1])
-        return seed + [replicas.replica_id() << 32, 0]
+        return self.head().next_seed()
+
+    def row_variables(self) -> list[keras.Variable]:
+        if self.tower is None:
+            return super().row_variables()
+        return [] if self.tower.free_rows is None else [self.tower.free_rows]
 
     def changed_attributes(
         self, change: ClassChange

@@ -19,7 +19,7 @@ from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_
 from tf_largeout.losses.sigmoid_loss import SigmoidLoss
 from tf_largeout.losses.softmax_loss import SoftmaxLoss
 from tf_largeout.losses.tagged_loss import TaggedLoss
-from tf_largeout.tags.candidates import Candidates
+from tf_largeout.steps.candidates import Candidates
 
 if TYPE_CHECKING:
     from tf_largeout.papers.factored.spherical_loss import SphericalLoss

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from tf_largeout.arguments import real_number
 from tf_largeout.packed_arrays import pack
-from tf_largeout.tags.candidates import Candidates
-from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.steps.candidates import Candidates
+from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, TensorLike
 
 
@@ -118,28 +118,23 @@ class CrossEntropy:
         return tf.where(labels >= 0, weights, 0)
 
     def exact(
-        self,
-        tag: OutputTag,
-        labels: tf.Tensor,
-        compute_dtype: str = "float32",
-        ranking: str = "logit",
+        self, step: Step, compute_dtype: str = "float32", ranking: str = "logit"
     ) -> tf.Tensor:
         """Returns the loss of each example, `[B]`, by one pass over all classes.
 
         Args:
-            tag: The `OutputTag` of `B` examples.
-            labels: int64 `[B, L]`, padded with -1.
+            step: The step of `B` examples.
             compute_dtype: Dtype of the products, "float32" or "bfloat16".
             ranking: "logit", or "absolute" for a softmax of `|logit|`.
         """
-        found = tag.class_statistics(labels, compute_dtype, ranking)
+        found, labels = step.statistics(compute_dtype, ranking), step.labels
         return self.of_scores(
             found.log_partition,
             found.true_logits,
-            labels,
-            tag.num_classes,
-            lambda: tag.mean_logits(ranking),
-            tag.label_weights(labels),
+            labels.ids,
+            step.num_classes,
+            lambda: step.mean_logits(ranking),
+            labels.weights,
         )
 
     def of_candidates(

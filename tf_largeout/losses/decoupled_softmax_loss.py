@@ -6,8 +6,8 @@ import tensorflow as tf
 from tf_largeout.arguments import real_number
 from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.tags.candidates import Candidates
-from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.steps.candidates import Candidates
+from tf_largeout.steps.step import SampledStep
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
@@ -105,8 +105,8 @@ class DecoupledSoftmaxLoss(SampledLoss):
             self.cross_entropy.weights_of(candidates.labels, candidates.num_classes),
         )
 
-    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        return self.cross_entropy.exact(tag, labels)
+    def exact_losses(self, step: SampledStep) -> tf.Tensor:
+        return self.cross_entropy.exact(step)
 
     def get_config(self) -> Config:
         return {

@@ -1,7 +1,6 @@
 """`MarginSoftmaxLoss`: softmax of cosines with a margin, over the labels and a sample."""
 
 import math
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -10,9 +9,9 @@ from tf_largeout.arguments import real_number
 from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import with_labels
-from tf_largeout.tags.candidates import Candidates
-from tf_largeout.tags.labels import first_occurrences
-from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.steps.candidates import Candidates
+from tf_largeout.steps.labels import first_occurrences
+from tf_largeout.steps.step import SampledStep
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 # Smaller sines are mostly rounding errors of the cosine; the gradient divides by the sine.
@@ -125,10 +124,10 @@ class MarginSoftmaxLoss(SampledLoss):
         self.cosine_margin = _margin("cosine_margin", cosine_margin, 1, "1")
         self.cross_entropy = CrossEntropy(label_smoothing, class_weights=class_weights)
 
-    def draw_candidates(self, tag: LazyLogits, labels: tf.Tensor) -> Candidates:
-        """Like `SampledLoss.draw_candidates`, with margins in the logits of the labels."""
-        candidates = super().draw_candidates(tag, labels)
-        true_logits = self._with_margins(candidates.true_logits, tag.layer)
+    def candidates(self, step: SampledStep) -> Candidates:
+        """Like `SampledLoss.candidates`, with margins in the logits of the labels."""
+        candidates = super().candidates(step)
+        true_logits = self._with_margins(candidates.true_logits, step)
         return candidates._replace(true_logits=true_logits)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
@@ -137,31 +136,31 @@ class MarginSoftmaxLoss(SampledLoss):
         log_partition = with_labels(true_logits, candidates.log_partition(), is_label)
         return self.cross_entropy.of_candidates(candidates, log_partition, true_logits)
 
-    def example_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        _check_layer(tag.layer)
-        if tag.layer.sampler is not None:
-            return super().example_losses(tag, labels)
-        log_others, logits = tag.class_matrix.exact_scores(
-            tf.cast(tag.flat_features, tf.float32), labels, others_only=True
+    def of_step(self, step: SampledStep) -> tf.Tensor:
+        _check_form(step)
+        if not step.training or step.sampler_name is not None:
+            return super().of_step(step)
+        labels = step.labels.ids
+        log_others, logits = step.classes.exact_scores(
+            tf.cast(step.features, tf.float32), labels, others_only=True
         )
-        true_logits, is_label = self._with_margins(logits, tag.layer), first_occurrences(labels)
+        true_logits, is_label = self._with_margins(logits, step), step.distinct_labels
 
         def mean_logits() -> tf.Tensor:
             by_margins = tf.where(is_label, true_logits - logits, 0)
-            return tag.mean_logits() + tf.reduce_sum(by_margins, axis=1) / tag.num_classes
+            return step.mean_logits() + tf.reduce_sum(by_margins, axis=1) / step.num_classes
 
         log_partition = with_labels(true_logits, log_others, is_label)
         return self.cross_entropy.of_scores(
-            log_partition, true_logits, labels, tag.num_classes, mean_logits
+            log_partition, true_logits, labels, step.num_classes, mean_logits
         )
 
-    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+    def exact_losses(self, step: SampledStep) -> tf.Tensor:
         """Returns the exact softmax loss, without margins."""
-        _check_layer(tag.layer)
-        return self.cross_entropy.exact(tag, labels)
+        return self.cross_entropy.exact(step)
 
-    def _with_margins(self, logits: tf.Tensor, layer: Any) -> tf.Tensor:
-        scale = layer.scale_value()
+    def _with_margins(self, logits: tf.Tensor, step: SampledStep) -> tf.Tensor:
+        scale = step.scale_value()
         margins = self.angular_margin, self.cosine_margin
         return scale * cosine_with_margins(logits / scale, *margins)
 
@@ -184,17 +183,18 @@ def _margin(name: str, value: float, most: float, limit: str) -> float:
     return margin
 
 
-def _check_layer(layer: Any) -> None:
+def _check_form(step: SampledStep) -> None:
+    classes = step.classes
     wrong = {
-        "normalize=False": not layer.normalize,
-        "use_bias=True": layer.use_bias,
-        f"logit_soft_cap={layer.logit_soft_cap}": layer.logit_soft_cap is not None,
+        "normalize=False": not classes.has_unit_rows,
+        "use_bias=True": classes.has_bias,
+        f"logit_soft_cap={classes.soft_cap}": classes.soft_cap is not None,
     }
     received = [name for name, is_wrong in wrong.items() if is_wrong]
     if received:
         raise ValueError(
             "MarginSoftmaxLoss adds a margin to the angle between features and class rows, so "
             "the logits must be `scale * cos(angle)`. Use a LargeOutput(..., normalize=True, "
-            f"use_bias=False) without a soft cap. Received: layer '{layer.name}' with "
+            f"use_bias=False) without a soft cap. Received: layer '{step.layer_name}' with "
             f"{', '.join(received)}."
         )

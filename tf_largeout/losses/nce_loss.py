@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.tags.candidates import Candidates
+from tf_largeout.steps.candidates import Candidates
 
 
 def nce_loss(

@@ -1,7 +1,6 @@
 """The base class of the losses that score the labels and a sample of classes."""
 
 import warnings
-from typing import Any
 
 import tensorflow as tf
 
@@ -9,8 +8,8 @@ from tf_largeout.arguments import boolean, one_of
 from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, TaggedLoss
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
-from tf_largeout.tags.candidates import Candidates
-from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.steps.candidates import Candidates
+from tf_largeout.steps.step import SampledStep
 from tf_largeout.types import Config, DTypeLike
 
 _WHAT_COUNTS_ARE = {
@@ -58,7 +57,8 @@ class SampledLoss(TaggedLoss):
         what_to_take: A sentence for the error message: which samplers to use instead.
     """
 
-    tag_class = LazyLogits
+    step_class = SampledStep
+    samples = changes_some_rows = True
     counts_taken: tuple[str, ...] = COUNTS
     what_to_take = ""
 
@@ -98,58 +98,56 @@ class SampledLoss(TaggedLoss):
         """
         return None
 
-    def example_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        candidates = self.draw_candidates(tag, labels)
+    def of_step(self, step: SampledStep) -> tf.Tensor:
+        if not step.training:
+            self._warn_of_unknown_training(step)
+            return self.exact_losses(step)
+        candidates = self.candidates(step)
         losses = self.candidate_losses(candidates)
         return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
 
-    def draw_candidates(self, tag: LazyLogits, labels: tf.Tensor) -> Candidates:
-        """Draws classes, and scores them and the labels, for `candidate_losses`.
+    def candidates(self, step: SampledStep) -> Candidates:
+        """Scores the labels and the sampled classes of a step, for `candidate_losses`.
 
-        Args:
-            tag: The `LazyLogits` of `B` examples.
-            labels: int64 `[B, L]`, padded with -1.
+        Raises:
+            ValueError: If the step has no sample, or the loss cannot use its expected counts.
         """
-        candidates = tag.draw_candidates(
-            labels,
-            self.remove_accidental_hits,
-            type(self).__name__,
-            self.explicit_classes(labels),
-            self.compute_dtype,
-        )
-        self._check_counts(candidates, tag.layer)
-        return candidates._replace(label_weights=tag.label_weights(labels))
-
-    def evaluation_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        """Returns `exact_losses`, and warns if the call did not specify `training`."""
-        if tag.training is None:
-            warnings.warn(
-                f"{type(self).__name__} was given logits of a model call without the "
-                "argument `training`, so it computes the exact loss over all "
-                f"{tag.num_classes} classes. In a custom training loop, call the model with "
-                "training=True. To get the exact loss, call it with training=False.",
-                stacklevel=1,  # one place for all calls, so that a loop warns only once
+        who = type(self).__name__
+        if step.sample is None:
+            raise ValueError(
+                f"{who} scores classes that a sampler draws, but layer '{step.layer_name}' has "
+                "sampler=None. Give `LargeOutput` a sampler, e.g. "
+                "sampler=tf_largeout.samplers.UniformSampler(1024), or use `SoftmaxLoss`. A "
+                "model from `join_models` has no sampler: fine-tune it with `SoftmaxLoss`, or "
+                "train the models before you join them."
             )
-        return self.exact_losses(tag, labels)
+        if step.counts_are not in self.counts_taken:
+            raise ValueError(
+                f"{who} cannot be used with the {step.sampler_name} of layer "
+                f"'{step.layer_name}': {_WHAT_COUNTS_ARE[step.counts_are]} {self.what_to_take}"
+            )
+        explicit = self.explicit_classes(step.labels.ids)
+        return step.candidates(self.remove_accidental_hits, explicit, self.compute_dtype)
 
-    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+    def exact_losses(self, step: SampledStep) -> tf.Tensor:
         """Returns what `evaluate` reports: by default the exact softmax loss.
 
         Args:
-            tag: The `LazyLogits` of `B` examples.
-            labels: int64 `[B, L]`, padded with -1.
+            step: The step of `B` examples, which does not train.
 
         Returns:
             float32 `[B]`, 0 for an example without labels.
         """
-        return CrossEntropy().exact(tag, labels)
+        return CrossEntropy().exact(step)
 
-    def _check_counts(self, candidates: Candidates, layer: Any) -> None:
-        if candidates.counts_are not in self.counts_taken:
-            raise ValueError(
-                f"{type(self).__name__} cannot be used with the "
-                f"{type(layer.sampler).__name__} of layer '{layer.name}': "
-                f"{_WHAT_COUNTS_ARE[candidates.counts_are]} {self.what_to_take}"
+    def _warn_of_unknown_training(self, step: SampledStep) -> None:
+        if step.training is None:
+            warnings.warn(
+                f"{type(self).__name__} was given logits of a model call without the "
+                "argument `training`, so it computes the exact loss over all "
+                f"{step.num_classes} classes. In a custom training loop, call the model with "
+                "training=True. To get the exact loss, call it with training=False.",
+                stacklevel=1,  # one place for all calls, so that a loop warns only once
             )
 
     def get_config(self) -> Config:

@@ -6,8 +6,8 @@ import tensorflow as tf
 from tf_largeout.arguments import boolean
 from tf_largeout.losses.cross_entropy import CrossEntropy, softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.tags.candidates import Candidates
-from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.steps.candidates import Candidates
+from tf_largeout.steps.step import SampledStep
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 _NEED_THE_PARTITION = "need correct_positive=False, to estimate the sum over all classes."
@@ -124,8 +124,8 @@ class SampledSoftmaxLoss(SampledLoss):
         )
         return self.cross_entropy.of_candidates(candidates, log_partition, true_logits)
 
-    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        return self.cross_entropy.exact(tag, labels)
+    def exact_losses(self, step: SampledStep) -> tf.Tensor:
+        return self.cross_entropy.exact(step)
 
     def get_config(self) -> Config:
         return {

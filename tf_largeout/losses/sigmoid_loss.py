@@ -4,9 +4,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.tags.candidates import Candidates
-from tf_largeout.tags.labels import first_occurrences
-from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.steps.candidates import Candidates
+from tf_largeout.steps.labels import first_occurrences
+from tf_largeout.steps.step import SampledStep
 from tf_largeout.types import Config, DTypeLike
 
 
@@ -61,17 +61,16 @@ class SigmoidLoss(SampledLoss):
         others = candidates.sum_over_others(tf.math.softplus)
         return tf.reduce_sum(of_labels, axis=1) + others
 
-    def example_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        if tag.layer.sampler is None:
-            return self.exact_losses(tag, labels)
-        return super().example_losses(tag, labels)
+    def of_step(self, step: SampledStep) -> tf.Tensor:
+        exact = step.training and step.sampler_name is None
+        return self.exact_losses(step) if exact else super().of_step(step)
 
-    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
+    def exact_losses(self, step: SampledStep) -> tf.Tensor:
         # softplus(-o) = softplus(o) - o for the labels
-        scorer, features = tag.layer.scorer("logit"), tag.flat_features
-        total = scorer.sum_over_classes(features, tf.math.softplus, bool(tag.training))
+        scorer, features, labels = step.classes, step.features, step.labels.ids
+        total = scorer.sum_over_classes(features, tf.math.softplus, bool(step.training))
         own = scorer.dots(features, labels)
-        of_labels = tf.reduce_sum(tf.where(tag.distinct_labels(labels), own, 0), axis=1)
+        of_labels = tf.reduce_sum(tf.where(step.distinct_labels, own, 0), axis=1)
         return tf.where(tf.reduce_any(labels >= 0, axis=1), total - of_labels, 0)
 
     def get_config(self) -> Config:

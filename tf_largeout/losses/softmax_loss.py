@@ -6,7 +6,7 @@ import tensorflow as tf
 from tf_largeout.arguments import one_of
 from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, TaggedLoss
-from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
@@ -65,12 +65,9 @@ class SoftmaxLoss(TaggedLoss):
         self.cross_entropy = CrossEntropy(label_smoothing, log_partition_penalty, class_weights)
         self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 
-    def example_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
-        return self.cross_entropy.exact(tag, labels, self.compute_dtype)
-
-    def evaluation_losses(self, tag: OutputTag, labels: tf.Tensor) -> tf.Tensor:
-        """Returns the exact cross entropy of each example, in float32."""
-        return self.cross_entropy.exact(tag, labels)
+    def of_step(self, step: Step) -> tf.Tensor:
+        dtype = self.compute_dtype if step.training else "float32"
+        return self.cross_entropy.exact(step, dtype)
 
     def get_config(self) -> Config:
         return {

@@ -16,8 +16,9 @@ from tf_largeout.keras_internals import (
     uses_class_weight,
 )
 from tf_largeout.packed_arrays import unpack
-from tf_largeout.tags.example_weights import per_example
-from tf_largeout.tags.output_tag import OutputTag, tag_of
+from tf_largeout.steps.labels import Labels, per_example
+from tf_largeout.steps.output_tag import OutputTag, tag_of
+from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike, TensorLike
 from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
@@ -28,10 +29,10 @@ COMPUTE_DTYPES = ("float32", "bfloat16")
 class TaggedLoss(keras.losses.Loss):
     """A loss that uses the tag of an output layer, not its logits.
 
-    A tag is an object that an output layer attaches to its output. It gives access to the
-    features and to the classes. This class handles labels, masks, weights and reduction. A
-    subclass defines `example_losses`. If it reports another value outside training (in
-    `evaluate` and for `validation_data`), it also defines `evaluation_losses`.
+    A tag is an object that an output layer attaches to its output. With labels, it makes a
+    `Step`: the features, labels and classes of a batch. A loss is a function of the step. A
+    subclass defines this function, `of_step`. This class handles labels, masks, weights and
+    reduction.
 
     An example whose labels are all -1 does not count, as with a Keras mask or with
     `ignore_class=-1` in Keras's losses. Positions of sequences that do not count are not
@@ -51,8 +52,10 @@ class TaggedLoss(keras.losses.Loss):
             ignore it too. None: only -1 is ignored.
 
     Attributes:
-        tag_class: The class of tags that the loss needs, which determines the layers that it
+        step_class: The class of steps that the loss needs, which determines the layers that it
             can train.
+        samples: Whether the loss needs a sample in training, if the layer has a sampler.
+        changes_some_rows: Whether its gradient has only rows of some classes.
         ranking: How a model that is trained with this loss ranks the classes: by "logit",
             "absolute" (`|logit|`) or "taylor" (`|1 + logit|`).
         takes_soft_targets: Whether the loss accepts soft targets.
@@ -80,7 +83,8 @@ class TaggedLoss(keras.losses.Loss):
             a feature or a weight is not finite.
     """
 
-    tag_class: type[OutputTag] = OutputTag
+    step_class: type[Step] = Step
+    samples = changes_some_rows = False
     ranking = "logit"
     takes_soft_targets = False
     takes_numeric_targets = False
@@ -107,36 +111,28 @@ class TaggedLoss(keras.losses.Loss):
             )
         self.ignore_class = None if ignore_class is None else int(ignore_class)
 
-    def example_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
-        """Returns the training loss of each example.
+    def of_step(self, step: Any) -> tf.Tensor:
+        """Returns the loss of each example.
 
         Args:
-            tag: The `tag_class` instance of `B` examples.
-            labels: int64 `[B, L]`, padded with -1.
+            step: The `step_class` instance of `B` examples. If it does not train
+                (`step.training`), the result is what `evaluate` reports.
 
         Returns:
             float32 `[B]`, 0 for an example without labels.
         """
-        raise NotImplementedError(f"{type(self).__name__} must define `example_losses`.")
+        raise NotImplementedError(f"{type(self).__name__} must define `of_step`.")
 
-    def evaluation_losses(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
-        """Returns the loss to report outside training: by default the training loss.
+    def labels(self, tag: Any, y_true: TensorLike) -> Labels:
+        """Returns the `Labels` of `y_true`: by default those that all losses accept."""
+        return tag.labels(y_true)
 
-        Args:
-            tag: The `tag_class` instance of `B` examples.
-            labels: int64 `[B, L]`, padded with -1.
-
-        Returns:
-            float32 `[B]`, 0 for an example without labels.
-        """
-        return self.example_losses(tag, labels)
-
-    def counted_examples(self, tag: Any, labels: tf.Tensor) -> tf.Tensor:
+    def counted_examples(self, tag: Any, labels: Labels) -> tf.Tensor:
         """Returns which examples count in the mean: by default those with a label.
 
         Args:
-            tag: The `tag_class` instance of `B` examples.
-            labels: int64 `[B, L]`, padded with -1.
+            tag: The tag of a call on `B` examples.
+            labels: Their labels.
 
         Returns:
             bool `[B]`.
@@ -155,14 +151,12 @@ class TaggedLoss(keras.losses.Loss):
     def _value(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None
     ) -> tf.Tensor:
-        tag = tag_of(y_pred, type(self).__name__, self.tag_class)
-        mask = mask_of(y_pred)
+        tag, mask = tag_of(y_pred, type(self).__name__, self.step_class), mask_of(y_pred)
         if tag is not None:
             tag.take_loss(self)
-            labels = tag.label_matrix(y_true)
-            counted = self.counted_examples(tag, labels)
-            selected = tag.select(labels, counted)
-            counted = _by_position(counted, tag)
+            labels = self.labels(tag, y_true)
+            counts = self.counted_examples(tag, labels)
+            counted = _by_position(counts, tag)
             mask = counted if mask is None else counted & per_example(mask, y_pred, "bool")
         if sample_weight is not None:
             _check_class_weight(y_true)
@@ -170,11 +164,12 @@ class TaggedLoss(keras.losses.Loss):
         if tag is None:
             losses = tf.reduce_sum(y_pred, axis=-1)
         else:
-            compute = self.example_losses if tag.training else self.evaluation_losses
-            checked = [labels, tag.checked_features]
+            checked = [labels.ids, tag.flat_features]
             checked += [] if sample_weight is None else [sample_weight]
             with tf.control_dependencies(checked):  # before a sampler changes its state
-                losses = selected.put_back(compute(selected.tag, selected.labels))
+                sampled = self.samples and bool(tag.training)
+                selected = tag.step(labels, counts, sampled)
+                losses = selected.put_back(self.of_step(selected.step))
             losses = _by_position(losses, tag)
         if mask is not None:
             set_mask(losses, mask)

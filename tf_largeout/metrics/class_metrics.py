@@ -11,7 +11,7 @@ from tf_largeout.arguments import MOST_CLASSES, real_number, whole_number
 from tf_largeout.metrics.rank_metrics import AtK, RankedLabels, RankMetric
 from tf_largeout.metrics.tagged_metric import ExampleMetric, ratio
 from tf_largeout.packed_arrays import pack
-from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike
 
 
@@ -86,12 +86,10 @@ class PropensityScoredPrecisionAtK(RankMetric):
         best = tf.math.top_k(inverse, tf.minimum(ranked.k, tf.shape(inverse)[1])).values
         return ranked.sum_over_hits(inverse), tf.reduce_sum(best, axis=-1)
 
-    def example_terms(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor] | None:
-        require_counts_of(self.counts, tag)
+    def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
+        require_counts_of(self.counts, step)
         valid = checks.passed(self._label_checks(valid), valid)
-        return super().example_terms(tag, labels, valid)
+        return super().example_terms(step, valid)
 
     def _label_checks(self, valid: tf.Tensor) -> list[tf.Operation | None]:
         if self.num_examples is not None:
@@ -156,11 +154,9 @@ class AveragePopularityAtK(AtK, ExampleMetric):
         with tf.init_scope():
             self._counts = tf.constant(self.counts, tf.float64)
 
-    def example_terms(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor] | None:
-        require_counts_of(self.counts, tag)
-        best = tag.best_classes(labels, self.k_of(tag), self.absolute)
+    def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
+        require_counts_of(self.counts, step)
+        best = step.best_classes(self.k_of(step), self.absolute)
         if best is None:
             return None
         counts = tf.where(best >= 0, tf.gather(self._counts, tf.maximum(best, 0)), 0)
@@ -191,13 +187,13 @@ class PerClass(AtK):
         """Creates the variables."""
         raise NotImplementedError(f"{type(self).__name__} must define `add_state`.")
 
-    def k_of(self, tag: OutputTag) -> int:
-        if tag.num_classes != self.num_classes:
+    def k_of(self, step: Step) -> int:
+        if step.num_classes != self.num_classes:
             raise ValueError(
-                f"`num_classes` must be the number of classes of layer '{tag.layer.name}', "
-                f"{tag.num_classes}. Received: num_classes={self.num_classes}."
+                f"`num_classes` must be the number of classes of layer '{step.layer_name}', "
+                f"{step.num_classes}. Received: num_classes={self.num_classes}."
             )
-        return super().k_of(tag)
+        return super().k_of(step)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "num_classes": self.num_classes}
@@ -236,12 +232,10 @@ class CatalogCoverageAtK(PerClass):
     def add_state(self) -> None:
         self.times = self._of_classes("times", "float32")
 
-    def add_examples(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor, weights: tf.Tensor
-    ) -> None:
-        best = tag.best_classes(labels, self.k_of(tag), self.absolute)
+    def add_examples(self, step: Step, valid: tf.Tensor, weights: tf.Tensor) -> None:
+        best = step.best_classes(self.k_of(step), self.absolute)
         if best is None:
-            self.skip_step(tag)
+            self.skip_step(step)
             return
         ids = tf.boolean_mask(best, (best >= 0) & (weights != 0)[:, tf.newaxis])
         times = tf.math.unsorted_segment_sum(tf.ones(tf.shape(ids)), ids, self.num_classes)
@@ -294,16 +288,14 @@ class MacroRecallAtK(PerClass):
         self.found = self._of_classes("found", "float64")
         self.occurring = self._of_classes("occurring", "float64")
 
-    def add_examples(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor, weights: tf.Tensor
-    ) -> None:
-        k = self.k_of(tag)
-        ranks = None if tag.training else tag.label_ranks(labels, self.absolute)
+    def add_examples(self, step: Step, valid: tf.Tensor, weights: tf.Tensor) -> None:
+        k = self.k_of(step)
+        ranks = None if step.training else step.label_ranks(self.absolute)
         if ranks is None:
-            self.skip_step(tag)
+            self.skip_step(step)
             return
         places = tf.where(valid & (weights != 0)[:, tf.newaxis])
-        ids, of_label = tf.gather_nd(labels, places), tf.gather(weights, places[:, 0])
+        ids, of_label = tf.gather_nd(step.labels.ids, places), tf.gather(weights, places[:, 0])
         is_found = tf.cast(tf.gather_nd(ranks, places) < k, tf.float64)
         for total, added in ((self.found, of_label * is_found), (self.occurring, of_label)):
             total.assign_add(tf.math.unsorted_segment_sum(added, ids, self.num_classes))
@@ -352,10 +344,10 @@ def checked_counts(counts: np.ndarray | Sequence[int]) -> np.ndarray:
     return counts.astype("<i8")
 
 
-def require_counts_of(counts: np.ndarray, tag: OutputTag) -> None:
+def require_counts_of(counts: np.ndarray, step: Step) -> None:
     """Raises a ValueError unless a layer has as many classes as there are counts."""
-    if tag.num_classes != len(counts):
+    if step.num_classes != len(counts):
         raise ValueError(
-            f"`counts` must have one number for each of the {tag.num_classes} classes of "
-            f"layer '{tag.layer.name}'. Received: {len(counts)} counts."
+            f"`counts` must have one number for each of the {step.num_classes} classes of "
+            f"layer '{step.layer_name}'. Received: {len(counts)} counts."
         )

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import boolean
 from tf_largeout.metrics.tagged_metric import ExampleMetric
-from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike
 
 
@@ -42,10 +42,8 @@ class Perplexity(ExampleMetric):
         super().__init__(name=name or default, dtype=dtype)
         self.absolute = boolean("absolute", absolute, or_none=True)
 
-    def example_terms(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor] | None:
-        losses = tag.known_cross_entropies(labels, self.absolute)
+    def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
+        losses = step.known_cross_entropies(self.absolute)
         return None if losses is None else (losses, tf.ones_like(losses))
 
     def result(self) -> tf.Tensor:

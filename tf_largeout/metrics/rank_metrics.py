@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_largeout.arguments import boolean, whole_number
 from tf_largeout.metrics.tagged_metric import ExampleMetric, TaggedMetric
 from tf_largeout.packed_arrays import unpack
-from tf_largeout.tags.output_tag import OutputTag
+from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike
 
 
@@ -34,17 +34,17 @@ class AtK(TaggedMetric):
         self.k = None if k is None and self.k_or_none else whole_number("k", k)
         self.absolute = boolean("absolute", absolute, or_none=True)
 
-    def k_of(self, tag: OutputTag) -> int:
+    def k_of(self, step: Step) -> int:
         """Returns k, or the number of classes if it is None.
 
         Raises:
             ValueError: If the layer has fewer than k classes.
         """
-        k = tag.num_classes if self.k is None else self.k
-        if k > tag.num_classes:
+        k = step.num_classes if self.k is None else self.k
+        if k > step.num_classes:
             raise ValueError(
                 f"Metric '{self.name}' needs the k={k} best classes, but layer "
-                f"'{tag.layer.name}' has only {tag.num_classes} classes. Pass a smaller `k`."
+                f"'{step.layer_name}' has only {step.num_classes} classes. Pass a smaller `k`."
             )
         return k
 
@@ -95,14 +95,14 @@ class RankMetric(AtK, ExampleMetric):
         """Returns the `example_terms`."""
         raise NotImplementedError(f"{type(self).__name__} must define `hit_terms`.")
 
-    def example_terms(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor] | None:
-        k = self.k_of(tag)
-        ranks = tag.label_ranks(labels, self.absolute)
+    def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
+        k = self.k_of(step)
+        ranks = step.label_ranks(self.absolute)
         if ranks is None:
             return None
-        return self.hit_terms(RankedLabels(labels, valid, ranks, valid & (ranks < k), k))
+        return self.hit_terms(
+            RankedLabels(step.labels.ids, valid, ranks, valid & (ranks < k), k)
+        )
 
 
 class FullRankMetric(RankMetric):

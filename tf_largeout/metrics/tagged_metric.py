@@ -7,8 +7,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.keras_internals import mask_of, monitored_names
-from tf_largeout.tags.example_weights import per_example
-from tf_largeout.tags.output_tag import OutputTag, tag_of
+from tf_largeout.steps.labels import Labels, per_example
+from tf_largeout.steps.output_tag import OutputTag, tag_of
+from tf_largeout.steps.step import Step
 from tf_largeout.types import DTypeLike, TensorLike
 from tf_largeout.wrong_arguments import OF_METRICS, refuse_wrong_arguments_of
 
@@ -46,14 +47,11 @@ class TaggedMetric(keras.metrics.Metric):
         refuse_wrong_arguments_of(cls, kwargs, OF_METRICS)
         return super().__new__(cls)
 
-    def add_examples(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor, weights: tf.Tensor
-    ) -> None:
+    def add_examples(self, step: Step, valid: tf.Tensor, weights: tf.Tensor) -> None:
         """Adds a batch to the state, unless this step cannot compute the metric.
 
         Args:
-            tag: The tag of `B` examples.
-            labels: int64 `[B, L]`, padded with -1.
+            step: The step of `B` examples.
             valid: bool `[B, L]`, False at padding and at repeats of a label.
             weights: float64 `[B]`, 0 for examples that are masked or have no label.
         """
@@ -62,7 +60,7 @@ class TaggedMetric(keras.metrics.Metric):
     def update_state(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
     ) -> None:
-        tag = tag_of(y_pred, type(self).__name__, OutputTag)
+        tag = tag_of(y_pred, type(self).__name__)
         if tag is None:
             return
         labels = self._labels(tag, y_true)
@@ -70,16 +68,16 @@ class TaggedMetric(keras.metrics.Metric):
         weights = _example_weights(tag, counts, sample_weight, mask_of(y_pred))
         if tag.training:
             self._is_unknown_in_training = False
-        selected = tag.select(labels, counts)
-        valid = selected.tag.distinct_labels(selected.labels)
-        self.add_examples(selected.tag, selected.labels, valid, selected.take(weights))
+        selected = tag.step(labels, counts)
+        step = selected.step
+        self.add_examples(step, step.distinct_labels, selected.take(weights))
 
-    def skip_step(self, tag: OutputTag) -> None:
+    def skip_step(self, step: Step) -> None:
         """Must be called in a step that cannot compute the metric.
 
         If a callback of `fit` monitors the metric, this logs once that the value is NaN.
         """
-        if tag.training:
+        if step.training:
             self._is_unknown_in_training = True
             self._warn_of_monitors()
 
@@ -104,10 +102,10 @@ class TaggedMetric(keras.metrics.Metric):
             *[self.name] * 3,
         )
 
-    def _labels(self, tag: OutputTag, y_true: TensorLike) -> tf.Tensor:
-        """Returns the label matrix, or raises a ValueError that names the metric."""
+    def _labels(self, tag: OutputTag, y_true: TensorLike) -> Labels:
+        """Returns the labels, or raises a ValueError that names the metric."""
         try:
-            return tag.label_matrix(y_true)
+            return tag.labels(y_true)
         except ValueError as error:
             raise ValueError(f"Metric '{self.name}' cannot use its labels. {error}") from error
 
@@ -125,14 +123,11 @@ class ExampleMetric(TaggedMetric):
         self.numerator = self._sum("numerator")
         self.denominator = self._sum("denominator")
 
-    def example_terms(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor] | None:
+    def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
         """Returns what each example adds to the two sums.
 
         Args:
-            tag: The tag of `B` examples.
-            labels: int64 `[B, L]`, padded with -1.
+            step: The step of `B` examples.
             valid: bool `[B, L]`, False at padding and at repeats of a label.
 
         Returns:
@@ -140,12 +135,10 @@ class ExampleMetric(TaggedMetric):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `example_terms`.")
 
-    def add_examples(
-        self, tag: OutputTag, labels: tf.Tensor, valid: tf.Tensor, weights: tf.Tensor
-    ) -> None:
-        terms = self.example_terms(tag, labels, valid)
+    def add_examples(self, step: Step, valid: tf.Tensor, weights: tf.Tensor) -> None:
+        terms = self.example_terms(step, valid)
         if terms is None:
-            self.skip_step(tag)
+            self.skip_step(step)
             return
         for total, term in zip((self.numerator, self.denominator), terms, strict=True):
             weighted = tf.where(weights != 0, weights * tf.cast(term, tf.float64), 0)

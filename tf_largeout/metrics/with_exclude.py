@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from tf_largeout.tags.exclusions import encoded
-from tf_largeout.tags.labels import integer_ids
+from tf_largeout.classes.filtered_top_k import class_ids
+from tf_largeout.steps.labels import integer_ids, with_excluded
 from tf_largeout.types import TensorLike
 
 
@@ -41,7 +41,7 @@ def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
         tf.errors.InvalidArgumentError: If the shapes do not match, where only the step knows
             them.
     """
-    given, excluded = integer_ids(labels), encoded(exclude)
+    given, excluded = integer_ids(labels), class_ids("exclude", exclude)
     ids = given
     if ids.shape.rank is not None and ids.shape.rank + 1 == excluded.shape.rank:
         ids = ids[..., tf.newaxis]
@@ -56,4 +56,4 @@ def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
             f"Received: labels of shape {given.shape}, and exclude of shape {excluded.shape}. "
             "For one excluded class per example, pass exclude[:, numpy.newaxis]."
         )
-    return tf.concat([ids, excluded], axis=-1)
+    return with_excluded(ids, excluded)

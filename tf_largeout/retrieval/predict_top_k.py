@@ -16,7 +16,7 @@ from tf_largeout.classes.filtered_top_k import (
 )
 from tf_largeout.classes.probabilities import SCORES, Scores
 from tf_largeout.retrieval.last_positions import last_positions
-from tf_largeout.tags.model_output import require_model, tag_and_mask
+from tf_largeout.steps.output_tag import require_model, tag_and_mask
 from tf_largeout.types import TensorLike
 
 
@@ -215,9 +215,9 @@ class _Finder(keras.Model):
         tag, mask = tag_and_mask(self._model, x, "`predict_top_k`")
         if self._positions is None:
             _refuse_one_row_for_positions(exclude, tag.features)
-            return self._best(tag.layer, tag.features, exclude)
+            return self._best(tag.owner, tag.features, exclude)
         features, has_position = last_positions(tag.features, mask)
-        scores, ids = self._best(tag.layer, features, exclude)
+        scores, ids = self._best(tag.owner, features, exclude)
         if has_position is None:
             return scores, ids
         has_position = has_position[:, tf.newaxis]
@@ -233,12 +233,11 @@ class _Finder(keras.Model):
         _require_same_classes(self._index, layer)
         if exclude is not None:
             exclude = exclusions(exclude, features, layer.num_classes)
-        queries = layer.make_tag(features, training=False).flat_features
-        queries = tf.cast(queries, tf.float32)
+        queries = tf.cast(layer.make_tag(features).queries, tf.float32)
         found = self._index.top_k(queries, self._k, exclude=exclude, allowed=self._allowed)
         scores, convert = layer.class_matrix.capped(found[0]), layer.probabilities(self._scores)
         if convert is not None:
-            scores = convert(scores, queries, layer.scorer(layer.ranking))
+            scores = convert(scores, queries, layer.class_matrix.ranked_by(layer.ranking))
         shape = tf.concat([tf.shape(features)[:-1], [self._k]], axis=0)
         return tf.reshape(scores, shape), tf.reshape(found[1], shape)
 
@@ -264,7 +263,7 @@ def _require_same_classes(index: TopKIndex, layer: Any) -> None:
                 f"{name}={expected}. Received: a {type(index).__name__} with {name}={own}. "
                 "Build it from the layer's class_embeddings()."
             )
-    if not layer.scores_are_products:
+    if not layer.class_matrix.scores_are_products:
         raise ValueError(
             f"`index` must be None for layer '{layer.name}': its scores are log-probabilities, "
             "not inner products, so an index ranks them wrongly. Received: a "

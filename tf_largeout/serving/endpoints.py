@@ -10,7 +10,7 @@ from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.probabilities import Probabilities
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving.class_scores import ClassScores
-from tf_largeout.tags.model_output import output_tag
+from tf_largeout.steps.output_tag import output_tag
 
 Answer = dict[str, tf.Tensor]
 
@@ -98,7 +98,7 @@ class Endpoints:
         not be finite. The shape is None if the model's features are `[B, dim]`.
         """
         tag = output_tag(self._model, inputs, "`export`")
-        features = tag.layer.queries(tf.cast(tag.features, tf.float32))
+        features = tag.head.queries(tf.cast(tag.features, tf.float32))
         shape = None
         if features.shape.rank > 2:
             shape = tf.shape(features)[:-1]
@@ -139,7 +139,7 @@ def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
 
     @tf.function(input_signature=[specs], autograph=False)
     def find(inputs: Any) -> None:
-        found.append(output_tag(model, inputs, "`export`").layer)
+        found.append(output_tag(model, inputs, "`export`").owner)
 
     find.get_concrete_function()
     return found[0]

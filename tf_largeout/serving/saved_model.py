@@ -33,7 +33,7 @@ from tf_largeout.serving.list_scores import (
 )
 from tf_largeout.serving.model_inputs import input_specs
 from tf_largeout.serving.quantized_products import quantized_matrix, quantized_products
-from tf_largeout.tags.model_output import require_model
+from tf_largeout.steps.output_tag import require_model
 from tf_largeout.version import __version__
 
 OPS = ("core", "custom")
@@ -194,7 +194,7 @@ def _require_writable(path: str) -> None:
 
 def _class_scores(layer: ClassOutput, index: Any, ops: str, quantize: bool) -> ClassScores:
     """Returns the object that finds the best classes, for this kind of `ops`."""
-    scorer = layer.scorer(layer.ranking)
+    scorer = layer.class_matrix.ranked_by(layer.ranking)
     if scorer.soft_cap is not None:
         found = _class_scores_of(layer, scorer.uncapped, index, ops, quantize)
         return CappedClasses(found, scorer.capped)

@@ -1,16 +1,20 @@
-"""The tag of `FactoredOutput`: sums over all logits, without computing the logits."""
+"""Steps of `FactoredOutput`: sums over all logits, without computing the logits."""
 
+import dataclasses
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.classes.class_statistics import ClassStatistics
-from tf_largeout.papers.factored.factored_update import LearningBatch, Spheres
-from tf_largeout.tags.labels import checked_targets, padded_rows
-from tf_largeout.tags.output_tag import OutputTag, Selection, mean_over
-from tf_largeout.types import TensorLike
+from tf_largeout.papers.factored.factored_update import FactoredUpdate, LearningBatch, Spheres
+from tf_largeout.steps.labels import Labels, as_labels, checked_targets, padded_rows
+from tf_largeout.steps.output_tag import Head, OutputTag, Ranking, Selection
+from tf_largeout.steps.selected_rows import SelectedRows
+from tf_largeout.steps.step import Step, mean_over
+from tf_largeout.types import Config, TensorLike
 
 _WHAT_TRAINS = "`TaylorSoftmaxLoss`, `ZLoss`, `SphericalSoftmaxLoss` or `SquaredErrorLoss`"
 
@@ -29,87 +33,172 @@ class Targets(NamedTuple):
     counts: tf.Tensor
 
 
-class FactoredLogits(OutputTag):
-    """Gives losses of the spherical family three numbers per label, in O(dim^2) per example.
+class FactoredRanking(Ranking):
+    """The ranking of a `FactoredOutput`, with the `epsilon` of its `SphericalSoftmaxLoss`."""
 
-    Args:
-        layer: The `FactoredOutput`.
-        features: Its input, `[..., dim]`.
-        training: Whether the step trains.
+    def __init__(self, given: str | None = None) -> None:
+        super().__init__(given)
+        self.epsilon: float | None = None
+
+    def follow(self, loss: Any, *, replace: bool = True) -> None:
+        before = self.of_loss
+        super().follow(loss, replace=replace)
+        if getattr(loss, "ranking", None) is not None and (
+            replace or before in (None, loss.ranking)
+        ):
+            self.epsilon = getattr(loss, "epsilon", None)
+
+    def get_config(self) -> Config:
+        epsilon = {} if self.epsilon is None else {"loss_epsilon": self.epsilon}
+        return {**super().get_config(), **epsilon}
+
+    def set_config(self, config: Config) -> None:
+        super().set_config(config)
+        self.epsilon = config.pop("loss_epsilon", None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class FactoredLabels(Labels):
+    """Labels with numbers as targets.
+
+    Attributes:
+        values: Float `[B, L]`, the targets of the labels' logits, 0 at padding; None for 1.
     """
 
-    given_by = "`FactoredOutput`"
-    losses_to_take = _WHAT_TRAINS
+    values: tf.Tensor | None = None
 
-    def __init__(self, layer: Any, features: tf.Tensor, training: bool | None) -> None:
-        super().__init__(layer, features, training)
-        self._spheres: dict[int, Spheres] = {}
-        self._targets: dict[int, Targets] = {}
-        self._sparse: dict[int, tuple[Any, tf.Tensor]] = {}  # by id of the sparse targets
 
-    def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
-        if self._learns:
-            logits = _without_gradient(logits, self.layer.anchor, self.layer.name)
-        return super().attach_to(logits)
+@dataclasses.dataclass(frozen=True, eq=False)
+class FactoredStep(Step):
+    """Gives losses of the spherical family three numbers per label, in O(dim^2) per example.
 
-    @functools.cached_property
-    def checked_features(self) -> tf.Tensor:
-        """The features as `[B, dim]`. The ops check that they are finite."""
-        return tf.reshape(self.features, [-1, self.features.shape[-1]])
+    Attributes:
+        spheres_of: Function of labels, int64 `[B, L]`, that returns their `Spheres`. In
+            training, the backward pass updates the weights of the layer, once for all losses,
+            even if their labels differ.
+        learns: Whether the step trains the weights of the layer.
+    """
 
-    def select(self, labels: tf.Tensor, counted: tf.Tensor) -> Selection:
-        """Returns all examples, because all losses of a step make one update together."""
-        return Selection(self, labels)
+    given_by: ClassVar[str] = "`FactoredOutput`"
+    losses_to_take: ClassVar[str] = _WHAT_TRAINS
 
-    def spheres(self, y_true: TensorLike) -> Spheres:
-        """Returns the `Spheres` of the batch; all losses of a step share them.
+    spheres_of: Callable[[tf.Tensor], Spheres] | None = None
+    learns: bool = False
 
-        In training, the backward pass updates the layer's weights, once for all losses, even
-        if their labels differ.
-        """
-        labels = self.label_matrix(y_true)
-        if id(labels) not in self._spheres:
-            self._spheres[id(labels)] = self._spheres_of(labels)
-        return self._spheres[id(labels)]
+    def spheres(self) -> Spheres:
+        """Returns the `Spheres` of the labels; all losses of a step share them."""
+        key = "spheres", id(self.labels)
+        if key not in self.shared:
+            self.shared[key] = self.spheres_of(self.labels.ids)  # type: ignore[misc]
+        return self.shared[key]
 
-    def known_cross_entropies(
-        self, y_true: TensorLike, absolute: bool | None = None
-    ) -> tf.Tensor | None:
-        """See `OutputTag`. If `absolute` is None, the loss may define its own p.
+    def known_cross_entropies(self, absolute: bool | None = None) -> tf.Tensor | None:
+        """See `Step`. If `absolute` is None, the loss may define its own p.
 
         Raises:
             ValueError: If no loss was called on the output, and the layer was trained with a
                 loss whose probabilities are not a softmax.
         """
-        if absolute is None and self.loss is None and self.layer.ranking != "logit":
+        if absolute is None and self.loss is None and self.ranking != "logit":
             raise ValueError(
-                f"Layer '{self.layer.name}' was trained with a loss that defines its own "
+                f"Layer '{self.layer_name}' was trained with a loss that defines its own "
                 "probabilities, so its perplexity needs that loss. Compile the model with the "
                 "loss and call `evaluate`; or pass `absolute=False` to the metric, for the "
                 "perplexity of the softmax of the logits."
             )
-        if absolute is not None or not getattr(self.loss, "is_cross_entropy", False):
-            return super().known_cross_entropies(y_true, bool(absolute))
-        labels = self.label_matrix(y_true)
-        if self.training and id(labels) not in self._spheres:
+        loss: Any = self.loss
+        if absolute is not None or not getattr(loss, "is_cross_entropy", False):
+            return super().known_cross_entropies(bool(absolute))
+        if self.training and ("spheres", id(self.labels)) not in self.shared:
             return None  # `spheres` would make another step
-        losses = self.loss.label_losses(*self.spheres(labels).as_columns(), self.num_classes)
-        return tf.cast(mean_over(self.distinct_labels(labels), losses), tf.float32)
+        losses = loss.label_losses(*self.spheres().as_columns(), self.num_classes)
+        return tf.cast(mean_over(self.distinct_labels, losses), tf.float32)
 
-    def targets(self, labels: tf.Tensor) -> Targets:
-        """Returns the `Targets` of labels: 1 for each, or the values of `sparse_targets`.
-
-        Args:
-            labels: int64 `[B, L]`, from `label_matrix` or `sparse_targets`.
-        """
-        if id(labels) in self._targets:
-            return self._targets[id(labels)]
-        observed = self.distinct_labels(labels)
-        counts = tf.reduce_any(labels >= 0, axis=-1)
+    def targets(self) -> Targets:
+        """Returns the `Targets` of the labels: 1 for each, or the values of sparse targets."""
+        values = getattr(self.labels, "values", None)
+        if values is not None:
+            has_label = self.labels.ids >= 0
+            all_count = tf.ones(tf.shape(has_label)[:1], tf.bool)
+            return Targets(tf.cast(values, tf.float64), has_label, all_count)
+        observed = self.distinct_labels
+        counts = tf.reduce_any(self.labels.ids >= 0, axis=-1)
         return Targets(tf.cast(observed, tf.float64), observed, counts)
 
-    def sparse_targets(self, y_true: tf.SparseTensor) -> tf.Tensor:
-        """Returns the classes of sparse targets as a label matrix; all examples count.
+    def statistics(
+        self, compute_dtype: str = "float32", ranking: str = "logit"
+    ) -> ClassStatistics:
+        """Returns the exact `ClassStatistics`, outside training.
+
+        Raises:
+            ValueError: In training, because a loss that uses the statistics would not train the
+                classes.
+        """
+        if self.learns:
+            raise ValueError(_message(self.layer_name))
+        return super().statistics(compute_dtype, ranking)
+
+
+class FactoredTag(OutputTag):
+    """The tag of a `FactoredOutput`. All losses of a step make one update together.
+
+    Args:
+        head: The `Head` of the layer.
+        features: The input of the layer, `[..., dim]`.
+        training: Whether the step trains; None if it is not known.
+        exclude: As in `OutputTag`.
+        update: The update of the layer's weights.
+        loss_scale: What the gradients of the step are multiplied by; None if the layer does not
+            learn in this step.
+    """
+
+    step_class = FactoredStep
+
+    def __init__(
+        self,
+        head: Head,
+        features: tf.Tensor,
+        training: bool | None,
+        exclude: tf.Tensor | None,
+        update: FactoredUpdate,
+        loss_scale: tf.Tensor | None,
+    ) -> None:
+        super().__init__(head, features, training, exclude)
+        self._update, self._loss_scale = update, loss_scale
+
+    def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
+        if self._loss_scale is not None:
+            logits = _without_gradient(logits, self._update.anchor, self.head.name)
+        return super().attach_to(logits)
+
+    @functools.cached_property
+    def flat_features(self) -> tf.Tensor:
+        """The features as `[B, dim]`. The ops check that they are finite."""
+        return tf.reshape(self.features, [-1, self.features.shape[-1]])
+
+    def step(self, labels: Labels, counted: tf.Tensor, sampled: bool = False) -> Selection:
+        """Returns the step of all examples, because all losses make one update together."""
+        key = "step", id(labels)
+        if key not in self.shared:
+            self.shared[key] = Selection(self.make_step(labels, None, sampled))
+        return self.shared[key]
+
+    def make_step(self, labels: Labels, rows: SelectedRows | None, sampled: bool) -> Step:
+        learns = self._loss_scale is not None
+        return FactoredStep(
+            **self._fields(labels, rows), spheres_of=self._spheres_of, learns=learns
+        )
+
+    def _labels(self, y_true: TensorLike, ignored: int | None) -> Labels:
+        """As in `OutputTag`. Of numeric targets, the classes with values above 0 are labels."""
+        takes_numbers = self.loss is not None and self.loss.takes_numeric_targets
+        if not (takes_numbers and isinstance(y_true, tf.SparseTensor)):
+            return super()._labels(y_true, ignored)
+        labels = self.sparse_targets(y_true)
+        return super()._labels(tf.where(labels.values > 0, labels.ids, -1), ignored)
+
+    def sparse_targets(self, y_true: tf.SparseTensor) -> FactoredLabels:
+        """Returns the classes of sparse targets, with their values; all examples count.
 
         Args:
             y_true: Numbers `[batch, num_classes]`. Values with equal indices are added.
@@ -119,8 +208,9 @@ class FactoredLogits(OutputTag):
             tf.errors.InvalidArgumentError: When the step runs, if an index is out of range or a
                 value is not finite.
         """
-        if id(y_true) in self._sparse:
-            return self._sparse[id(y_true)][1]
+        key = "sparse", id(y_true)
+        if key in self.shared:
+            return self.shared[key][1]
         if not y_true.shape.is_compatible_with([None, self.num_classes]):
             raise ValueError(
                 f"Sparse targets must be [batch, {self.num_classes}], one column per class. "
@@ -128,46 +218,25 @@ class FactoredLogits(OutputTag):
             )
         checked = checked_targets(y_true, self.num_classes, "Sparse targets")
         ids, values = padded_rows(checked)
-        labels = self.label_matrix(ids)
-        all_count = tf.ones(tf.shape(labels)[:1], tf.bool)
-        self._targets[id(labels)] = Targets(tf.cast(values, tf.float64), labels >= 0, all_count)
-        self._sparse[id(y_true)] = y_true, labels
+        found = as_labels(ids, self.features, self.num_classes)
+        labels = FactoredLabels(found.ids, values=values)
+        self.shared[key] = y_true, labels
         return labels
-
-    def _new_label_matrix(self, y_true: TensorLike, ignored: int | None) -> tf.Tensor:
-        """As in `OutputTag`. Of numeric targets, the classes with values above 0 are labels."""
-        if isinstance(y_true, tf.SparseTensor) and getattr(
-            self.loss, "takes_numeric_targets", False
-        ):
-            labels = self.sparse_targets(y_true)
-            y_true = tf.where(self.targets(labels).values > 0, labels, -1)
-        return super()._new_label_matrix(y_true, ignored)
-
-    def class_statistics(
-        self, y_true: TensorLike, compute_dtype: str = "float32", ranking: str = "logit"
-    ) -> ClassStatistics:
-        """Returns the exact `ClassStatistics`, outside training.
-
-        Raises:
-            ValueError: In training, because a loss that uses the statistics would not train the
-                classes.
-        """
-        if self._learns:
-            raise ValueError(_message(self.layer.name))
-        return super().class_statistics(y_true, compute_dtype, ranking)
 
     def _spheres_of(self, labels: tf.Tensor) -> Spheres:
         if not self.training:
-            return self.layer.spheres(self.flat_features, labels)
+            return self._update.spheres(self._as_weights, labels)
         return self._learning_batch.spheres(labels)
 
     @functools.cached_property
     def _learning_batch(self) -> LearningBatch:
-        return self.layer.learning_batch(self.flat_features)
+        learns = self._loss_scale is not None
+        scale = self._loss_scale if learns else tf.constant(1.0, tf.float64)
+        return self._update.learning_batch(self._as_weights, scale, update=learns)
 
-    @property
-    def _learns(self) -> bool:
-        return bool(self.training and self.layer.trainable)
+    @functools.cached_property
+    def _as_weights(self) -> tf.Tensor:
+        return tf.cast(self.flat_features, self._update.dtype)
 
 
 def _without_gradient(logits: tf.Tensor, anchor: keras.Variable, owner: str) -> tf.Tensor:

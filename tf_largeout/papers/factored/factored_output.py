@@ -15,16 +15,15 @@ from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.papers.factored import factored_classes
-from tf_largeout.papers.factored.factored_logits import FactoredLogits
+from tf_largeout.papers.factored.factored_logits import FactoredRanking, FactoredTag
 from tf_largeout.papers.factored.factored_matrix import FactoredMatrix
 from tf_largeout.papers.factored.factored_output_ops import FactoredState
 from tf_largeout.papers.factored.factored_update import (
     FactoredUpdate,
-    LearningBatch,
-    Spheres,
     gram_of,
     total_of,
 )
+from tf_largeout.steps.labels import excluded_ids
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers
 
@@ -106,6 +105,8 @@ class FactoredOutput(ClassOutput):
     """
 
     rankings = ("logit", "absolute", "taylor")
+    ranking_class = FactoredRanking
+    _ranking: FactoredRanking
     class_matrix: FactoredMatrix
 
     def __init__(
@@ -177,7 +178,7 @@ class FactoredOutput(ClassOutput):
         }
         if scores not in softmaxes or ranking == "logit":
             return super().probabilities(scores, absolute)
-        epsilon = 1.0 if ranking == "taylor" else self._loss_epsilon
+        epsilon = 1.0 if ranking == "taylor" else self._ranking.epsilon
         if epsilon is None:
             raise ValueError(
                 f"`scores={scores!r}` needs the `epsilon` of the SphericalSoftmaxLoss of layer "
@@ -187,8 +188,18 @@ class FactoredOutput(ClassOutput):
         log_weight = probabilities.log_of_square(epsilon)
         return functools.partial(softmaxes[scores], log_weight=log_weight)
 
-    def make_tag(self, features: tf.Tensor, training: bool | None) -> FactoredLogits:
-        return FactoredLogits(self, features, training)
+    def make_tag(
+        self,
+        features: tf.Tensor,
+        training: bool | None = None,
+        exclude: tf.Tensor | None = None,
+    ) -> FactoredTag:
+        if exclude is not None:
+            exclude = excluded_ids(exclude, features, self.num_classes)
+        scale = self._loss_scale() if training and self.trainable else None
+        tag = FactoredTag(self.head(), features, training, exclude, self._update, scale)
+        tag.owner = self
+        return tag
 
     @property
     def learning_rate(self) -> LearningRate:
@@ -213,34 +224,6 @@ class FactoredOutput(ClassOutput):
         """The biases of all classes, `[num_classes]`, or None."""
         self._require_built("bias")
         return self.class_matrix.biases()
-
-    def spheres(self, features: tf.Tensor, labels: tf.Tensor) -> Spheres:
-        """Returns the values from which the losses of the spherical family are computed.
-
-        Args:
-            features: Float `[B, dim]`.
-            labels: int64 `[B, L]`, padded with -1.
-        """
-        return self._update.spheres(self._as_weights(features), labels)
-
-    def learning_batch(self, features: tf.Tensor) -> LearningBatch:
-        """Returns the values of `spheres` for training: the backward pass updates the weights.
-
-        Args:
-            features: As in `spheres`.
-
-        Raises:
-            ValueError: In a step that the exact update does not support.
-        """
-        self._refuse_replicas()
-        model = keras_internals.training_model()
-        loss_scale = tf.constant(1.0, tf.float64)
-        if model is not None:
-            self._refuse_step_of(model)
-            loss_scale = tf.cast(model.optimizer.scale_loss(tf.constant(1.0)), tf.float64)
-        return self._update.learning_batch(
-            self._as_weights(features), loss_scale, update=self.trainable
-        )
 
     def drift(self, num_probes: int = 16) -> dict[str, float]:
         """Returns the rounding errors of the statistics of W, in one pass over V.
@@ -342,8 +325,18 @@ class FactoredOutput(ClassOutput):
             matrix.take_folds()
         return super()._logits(features)
 
-    def _as_weights(self, features: tf.Tensor) -> tf.Tensor:
-        return tf.cast(features, self.variable_dtype)
+    def _loss_scale(self) -> tf.Tensor:
+        """Returns what the gradients of the step are multiplied by, a float64 scalar.
+
+        Raises:
+            ValueError: In a step that the exact update does not support.
+        """
+        self._refuse_replicas()
+        model = keras_internals.training_model()
+        if model is None:
+            return tf.constant(1.0, tf.float64)
+        self._refuse_step_of(model)
+        return tf.cast(model.optimizer.scale_loss(tf.constant(1.0)), tf.float64)
 
     def _refuse_replicas(self) -> None:
         count = tf.distribute.get_strategy().num_replicas_in_sync

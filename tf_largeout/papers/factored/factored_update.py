@@ -78,8 +78,13 @@ class FactoredUpdate:
         learning_rate: Callable[[], tf.Tensor],
         owner: str,
     ) -> None:
-        self._weights, self._anchor, self._learning_rate = weights, anchor, learning_rate
+        self._weights, self.anchor, self._learning_rate = weights, anchor, learning_rate
         self._calls = TrainedCalls(owner)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the class vectors, and of the features that the ops take."""
+        return self._weights.vectors.dtype
 
     def state(self) -> FactoredState:
         """Returns the weights as `tf.Variable`s."""
@@ -126,7 +131,7 @@ class FactoredUpdate:
             )
             return tf.cast(loss_scale * by_features, features.dtype)
 
-        return LearningBatch(features, self._anchor, self.state(), step, call)
+        return LearningBatch(features, self.anchor, self.state(), step, call)
 
     def drift(self, num_probes: int) -> dict[str, tf.Tensor]:
         """See `FactoredOutput.drift`."""

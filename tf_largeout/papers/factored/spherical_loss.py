@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.tagged_loss import TaggedLoss
-from tf_largeout.papers.factored.factored_logits import FactoredLogits
+from tf_largeout.papers.factored.factored_logits import FactoredStep
 
 
 class SphericalLoss(TaggedLoss):
@@ -30,7 +30,7 @@ class SphericalLoss(TaggedLoss):
         ignore_class: As in `TaggedLoss`.
     """
 
-    tag_class = FactoredLogits
+    step_class = FactoredStep
     is_cross_entropy, takes_soft_targets = False, True
 
     def label_losses(
@@ -49,10 +49,10 @@ class SphericalLoss(TaggedLoss):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `label_losses`.")
 
-    def example_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
-        found, has_label = tag.spheres(labels), labels >= 0
-        losses = self.label_losses(*found.as_columns(), tag.num_classes)
-        soft = tag.label_weights(labels)
+    def of_step(self, step: FactoredStep) -> tf.Tensor:
+        found, has_label = step.spheres(), step.labels.ids >= 0
+        losses = self.label_losses(*found.as_columns(), step.num_classes)
+        soft = step.labels.weights
         if soft is None:
             weights = target_weights(has_label, losses.dtype)
         else:

@@ -4,9 +4,13 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number
-from tf_largeout.papers.factored.factored_logits import FactoredLogits
+from tf_largeout.papers.factored.factored_logits import (
+    FactoredLabels,
+    FactoredStep,
+    FactoredTag,
+)
 from tf_largeout.papers.factored.spherical_loss import SphericalLoss
-from tf_largeout.tags.output_tag import tag_of
+from tf_largeout.steps.labels import Labels
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
@@ -58,20 +62,19 @@ class SquaredErrorLoss(SphericalLoss):
         super().__init__(reduction, name, dtype, ignore_class)
         self.unobserved_weight = real_number("unobserved_weight", unobserved_weight, 0.0)
 
-    def __call__(
-        self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
-    ) -> tf.Tensor:
-        tag = tag_of(y_pred, type(self).__name__, self.tag_class)
-        if tag is not None and isinstance(y_true, tf.SparseTensor):
-            y_true = tag.sparse_targets(y_true)
-        return super().__call__(y_true, y_pred, sample_weight)
+    def labels(self, tag: FactoredTag, y_true: TensorLike) -> Labels:
+        if isinstance(y_true, tf.SparseTensor):
+            return tag.sparse_targets(y_true)
+        return super().labels(tag, y_true)
 
-    def counted_examples(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
+    def counted_examples(self, tag: FactoredTag, labels: Labels) -> tf.Tensor:
         """Returns which examples have a label. With sparse targets, all examples count."""
-        return tag.targets(labels).counts
+        if isinstance(labels, FactoredLabels):
+            return tf.ones(tf.shape(labels.ids)[:1], tf.bool)
+        return super().counted_examples(tag, labels)
 
-    def example_losses(self, tag: FactoredLogits, labels: tf.Tensor) -> tf.Tensor:
-        found, targets = tag.spheres(labels), tag.targets(labels)
+    def of_step(self, step: FactoredStep) -> tf.Tensor:
+        found, targets = step.spheres(), step.targets()
         weight, logits = self.unobserved_weight, found.true_logits
         by_target = targets.values * (targets.values - 2 * logits)
         if weight != 1:

@@ -9,12 +9,12 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityScorer
 from tf_largeout.variables.replicas import local_variable
 
 
-class ClusteredMatrix(ClassScorer):
+class ClusteredMatrix(LogProbabilityScorer):
     """Classes whose score is the log-probability of a two-level softmax.
 
         log P(c | h) = log softmax_k(<u_k, h> + a_k) at the cluster k of c

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tf_largeout.losses.cross_entropy import CrossEntropy, softmax_cross_entropy
 from tf_largeout.losses.tagged_loss import TaggedLoss
-from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilities
+from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityStep
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
@@ -37,7 +37,8 @@ class HierarchicalSoftmaxLoss(TaggedLoss):
     classes in each step.
     """
 
-    tag_class = LogProbabilities
+    step_class = LogProbabilityStep
+    changes_some_rows = True
 
     def __init__(
         self,
@@ -50,10 +51,11 @@ class HierarchicalSoftmaxLoss(TaggedLoss):
         super().__init__(reduction, name, dtype, ignore_class)
         self.cross_entropy = CrossEntropy(class_weights=class_weights)
 
-    def example_losses(self, tag: LogProbabilities, labels: tf.Tensor) -> tf.Tensor:
+    def of_step(self, step: LogProbabilityStep) -> tf.Tensor:
+        labels = step.labels.ids
         log_partition = tf.zeros(tf.shape(labels)[:1])  # the probabilities sum to 1
-        log_probabilities = tag.label_log_probabilities(labels)
-        weights = self.cross_entropy.weights_of(labels, tag.num_classes)
+        log_probabilities = step.label_log_probabilities()
+        weights = self.cross_entropy.weights_of(labels, step.num_classes)
         if weights is not None:
             log_probabilities *= weights
         return softmax_cross_entropy(log_partition, log_probabilities, labels >= 0)

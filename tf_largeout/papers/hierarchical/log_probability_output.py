@@ -2,12 +2,11 @@
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from tf_largeout.classes import probabilities
 from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
-from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilities
+from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityTag
 from tf_largeout.variables import initializers
 
 
@@ -17,7 +16,7 @@ class LogProbabilityOutput(ClassOutput):
     Its `class_matrix` has the method `class_log_probabilities`.
     """
 
-    scores_are_products = False
+    tag_class = LogProbabilityTag
 
     def probabilities(
         self, scores: Scores, absolute: bool | None = None
@@ -31,9 +30,6 @@ class LogProbabilityOutput(ClassOutput):
         if scores == "softmax":
             return probabilities.exponential
         return super().probabilities(scores, absolute)
-
-    def make_tag(self, features: tf.Tensor, training: bool | None) -> LogProbabilities:
-        return LogProbabilities(self, features, training)
 
     def add_constant(self, name: str, values: np.ndarray) -> keras.Variable:
         """Adds an int64 weight that is saved but not trained."""

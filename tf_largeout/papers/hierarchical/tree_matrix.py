@@ -8,13 +8,13 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.papers.hierarchical.binary_tree import BinaryTree
+from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityScorer
 from tf_largeout.variables.replicas import local_variable
 
 
-class TreeMatrix(ClassScorer):
+class TreeMatrix(LogProbabilityScorer):
     """Classes whose score is the log-probability of the path to a leaf of a binary tree.
 
         log P(c | h) = sum over the inner nodes n of the path of log sigmoid(s (<v_n, h> + b_n))

@@ -6,8 +6,8 @@ import tensorflow as tf
 from tf_largeout.losses.cross_entropy import CrossEntropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss, with_labels
-from tf_largeout.tags.candidates import Candidates, absolute_or_lowest
-from tf_largeout.tags.lazy_logits import LazyLogits
+from tf_largeout.steps.candidates import Candidates, absolute_or_lowest
+from tf_largeout.steps.step import SampledStep
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
@@ -110,8 +110,8 @@ class AbsoluteSoftmaxLoss(SampledLoss):
         )
         return self.cross_entropy.of_candidates(candidates, log_partition, true_logits, tf.abs)
 
-    def exact_losses(self, tag: LazyLogits, labels: tf.Tensor) -> tf.Tensor:
-        return self.cross_entropy.exact(tag, labels, ranking="absolute")
+    def exact_losses(self, step: SampledStep) -> tf.Tensor:
+        return self.cross_entropy.exact(step, ranking="absolute")
 
     def get_config(self) -> Config:
         return {**super().get_config(), **self.cross_entropy.get_config()}

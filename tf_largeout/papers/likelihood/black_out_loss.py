@@ -6,7 +6,7 @@ import tensorflow as tf
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES
-from tf_largeout.tags.candidates import Candidates
+from tf_largeout.steps.candidates import Candidates
 
 
 def black_out_loss(

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tf_largeout.arguments import one_of
 from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss
-from tf_largeout.tags.candidates import Candidates
+from tf_largeout.steps.candidates import Candidates
 from tf_largeout.types import Config, DTypeLike
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_largeout.arguments import one_of, real_number
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.tags.candidates import Candidates
+from tf_largeout.steps.candidates import Candidates
 from tf_largeout.types import Config, DTypeLike
 
 FORMS = ("logistic", "hinge")

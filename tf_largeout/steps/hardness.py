@@ -5,7 +5,40 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.tags.candidates import Candidates, absolute_or_lowest
+from tf_largeout.steps.candidates import Candidates, absolute_or_lowest, score_candidates
+from tf_largeout.steps.labels import Labels
+from tf_largeout.steps.output_tag import SampledTag
+
+
+def hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
+    """Returns the mean `softmax_mass` of negatives that are drawn for this measurement.
+
+    The draw changes the seed of the layer and counters of the sampler, but no search structure.
+
+    Args:
+        tag: The tag of a layer with a sampler.
+        labels: The labels of the examples.
+        num_examples: Number of examples to draw for, spread evenly over those that have labels.
+            If the examples of a batch share their classes, these examples do.
+
+    Returns:
+        float32 scalar, NaN if no example has labels.
+    """
+    head, sampler = tag.head, tag.head.sampler
+    previous = tag.previous_labels(labels) if sampler.uses_previous else None
+    rows = tf.where(labels.have_any())[:, 0]
+    size = tf.shape(rows)[0]
+    number = tf.minimum(size, num_examples)
+    rows = tf.gather(rows, tf.range(number) * size // tf.maximum(number, 1))
+    features = tf.cast(tf.gather(tag.queries, rows), tf.float32)
+    ids = tf.gather(labels.ids, rows)
+    if previous is not None:
+        previous = tf.gather(previous, rows)
+    sample = sampler.sample_outside_step(features, ids, head, previous)
+    candidates = score_candidates(head.class_matrix, features, ids, sample)
+    ranking = head.ranking.value
+    scorer = head.class_matrix.ranked_by(ranking)
+    return tf.reduce_mean(softmax_mass(candidates, features, scorer, ranking == "absolute"))
 
 
 def softmax_mass(

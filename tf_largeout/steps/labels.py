@@ -1,11 +1,20 @@
-"""Checks labels of every accepted form and converts them to one matrix of class ids."""
+"""`Labels`: labels of every accepted form, checked and converted to one matrix of class ids.
+
+Keras passes one tensor of labels to the loss and the metrics of an output. So `with_exclude`
+writes the classes that `evaluate` must not rank into the same tensor, as further columns: class
+c is `c - 2^62`, far below all values that occur as padding. `as_labels` separates them.
+"""
+
+import dataclasses
 
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.tags import exclusions
+from tf_largeout.classes.filtered_top_k import class_ids
+from tf_largeout.steps.selected_rows import SelectedRows
 from tf_largeout.types import TensorLike
 
+_EXCLUDED = -(2**62)
 # How far above 1 the sum of soft targets may be.
 _ROUNDING = 1e-3
 _FORMS = (
@@ -28,15 +37,63 @@ _NAMES = (
 )
 
 
-def as_label_matrix(
+@dataclasses.dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of `B` examples.
+
+    Attributes:
+        ids: int64 `[B, L]`, padded with -1.
+        weights: float32 `[B, L]`, the soft targets of the labels, 0 at padding; None for labels
+            without targets. Each then has the target `1 / #labels`.
+        excluded: int64 `[B, L]`, classes that `evaluate` must not rank, -1 where `ids` has a
+            label; None if there are none.
+    """
+
+    ids: tf.Tensor
+    weights: tf.Tensor | None = None
+    excluded: tf.Tensor | None = None
+
+    def have_any(self) -> tf.Tensor:
+        """Returns bool `[B]`: which examples have a label."""
+        return tf.reduce_any(self.ids >= 0, axis=-1)
+
+    def without(self, excluded: tf.Tensor) -> "Labels":
+        """Returns the labels with more excluded classes, int64 `[B, n]`, in further columns."""
+
+        def widened(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+            return tf.concat([ids, others], axis=1)
+
+        none = tf.fill(tf.shape(excluded), tf.constant(-1, tf.int64))
+        known = tf.fill(tf.shape(self.ids), tf.constant(-1, tf.int64))
+        known = known if self.excluded is None else self.excluded
+        weights = self.weights
+        if weights is not None:
+            weights = widened(weights, tf.zeros(tf.shape(excluded)))
+        return dataclasses.replace(
+            self,
+            ids=widened(self.ids, none),
+            weights=weights,
+            excluded=widened(known, excluded),
+        )
+
+    def take(self, rows: SelectedRows) -> "Labels":
+        """Returns the labels of the selected examples."""
+        parts = {
+            field.name: rows.take(value)
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) is not None
+        }
+        return dataclasses.replace(self, **parts)
+
+
+def as_labels(
     y_true: TensorLike,
     features: tf.Tensor,
     num_classes: int,
     ignore_class: int | None = None,
-) -> tf.Tensor:
-    """Returns class ids as int64 `[B, L]`, where `B` is the product of leading dimensions.
-
-    Columns of excluded classes are not changed, see `exclusions.split`.
+    takes_soft_targets: bool = True,
+) -> Labels:
+    """Checks labels, and returns them as `Labels`; `B` is the product of leading dimensions.
 
     A matrix of only 0 and 1 with `num_classes` columns is an error if there is more than one
     class. It must be multi-hot: as ids, it would give every example all classes, or one class
@@ -45,10 +102,13 @@ def as_label_matrix(
     Args:
         y_true: Integer class ids. Of shape `features.shape[:-1]` for one class per position.
             With one more dimension for several classes per position; this dimension is padded
-            with -1 or ragged, and may have columns of `exclusions.encoded`.
+            with -1 or ragged, and may have columns of `with_excluded`. Or, with
+            `takes_soft_targets`, the target probabilities of the classes, as a
+            `tf.SparseTensor`. Its classes with positive targets are then the labels.
         features: `[..., dim]`.
         num_classes: Ids must be -1, `ignore_class` or in `[0, num_classes)`.
         ignore_class: An id that becomes -1, or None.
+        takes_soft_targets: Whether `y_true` may be soft targets.
 
     Raises:
         ValueError: If the labels are not integers, or their static shape does not match the
@@ -56,22 +116,65 @@ def as_label_matrix(
         tf.errors.InvalidArgumentError: If their dynamic shape does not match the features, an
             id is out of range, or the labels are multi-hot.
     """
-    labels = integer_ids(y_true)
-    _check_static_shape(labels, features)
-    rank = features.shape.rank - 1
-    labels = checks.passed(_shape_checks(labels, features), labels)
-    shape = tf.concat([tf.shape(labels), [1]], axis=0)  # a width of 1 where rank is equal
-    matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
-    matrix = tf.ensure_shape(matrix, [None, _static_width(labels, rank)])
-    labels, excluded = exclusions.split(matrix)
+    weights = None
+    if takes_soft_targets and isinstance(y_true, tf.SparseTensor):
+        y_true, weights = as_target_matrix(y_true, features, num_classes)
+    matrix = _as_matrix(integer_ids(y_true), features)
+    ids, excluded = _split(matrix)
     id_checks = _multi_hot_checks(matrix, num_classes)
     if excluded is not None:
         id_checks.append(_range_check("`exclude`", excluded, num_classes))
     if ignore_class is not None:
-        padding = tf.constant(-1, tf.int64)
-        matrix = tf.where(matrix == ignore_class, padding, matrix)
-        labels = tf.where(labels == ignore_class, padding, labels)
-    return checks.passed([*id_checks, _range_check("Labels", labels, num_classes)], matrix)
+        ids = tf.where(ids == ignore_class, tf.constant(-1, tf.int64), ids)
+    ids = checks.passed([*id_checks, _range_check("Labels", ids, num_classes)], ids)
+    if weights is not None:
+        weights = tf.where(ids >= 0, tf.reshape(weights, tf.shape(ids)), 0)
+    return Labels(ids, weights, excluded)
+
+
+def excluded_ids(exclude: TensorLike, features: tf.Tensor, num_classes: int) -> tf.Tensor:
+    """Returns the argument `exclude` of an output layer as int64 `[B, n]`.
+
+    Args:
+        exclude: Integer ids `[batch, ..., n]`, with the leading dimensions of the features,
+            padded with -1.
+        features: `[batch, ..., dim]`.
+        num_classes: Ids must be below this number; negative ids are padding.
+
+    Raises:
+        ValueError: If they are not integers, or their shape does not match the features.
+        tf.errors.InvalidArgumentError: If an id is not below `num_classes`.
+    """
+    ids = class_ids("exclude", exclude)
+    if ids.shape.rank != features.shape.rank or not ids.shape[:-1].is_compatible_with(
+        features.shape[:-1]
+    ):
+        raise ValueError(
+            f"`exclude` must have a row of class ids for each example, shape "
+            f"{(*features.shape[:-1], 'n')}, padded with -1. Received: shape {ids.shape}."
+        )
+    ids = tf.reshape(ids, [-1, tf.shape(ids)[-1]])
+    ids = tf.maximum(ids, -1)
+    return checks.passed([_range_check("`exclude`", ids, num_classes)], ids)
+
+
+def with_excluded(labels: tf.Tensor, exclude: TensorLike) -> tf.Tensor:
+    """Returns labels with a further column for each excluded class.
+
+    Args:
+        labels: int64 `[..., L]`.
+        exclude: Integer ids `[..., n]`, where negative ids are padding; or another form that
+            `class_ids` accepts.
+
+    Raises:
+        ValueError: If they are not integers.
+    """
+    ids = class_ids("exclude", exclude)
+    in_range = tf.reduce_all(ids < -_EXCLUDED)
+    message = ["`exclude` must be class ids. Received:", tf.reduce_max(ids)]
+    ids = checks.passed([checks.require(in_range, message)], ids)
+    columns = tf.where(ids < 0, tf.constant(-1, tf.int64), ids + _EXCLUDED)
+    return tf.concat([labels, columns], axis=-1)
 
 
 def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf.SparseTensor:
@@ -217,15 +320,36 @@ def integer_ids(y_true: TensorLike) -> tf.Tensor:
     return tf.where(ids < 0, tf.int64.max, ids) if labels.dtype == tf.uint64 else ids
 
 
-def _check_static_shape(labels: tf.Tensor, features: tf.Tensor) -> None:
-    if labels.shape.rank is None:
-        return
-    several = labels.shape.rank == features.shape.rank
-    leading = labels.shape[:-1] if several else labels.shape
-    if not leading.is_compatible_with(features.shape[:-1]):
-        raise ValueError(
-            f"{_expected_shape(features)} Received labels of shape {labels.shape}."
-        )
+def _as_matrix(labels: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
+    """Returns labels as int64 `[B, L]`, with as many rows as the features have positions."""
+    rank, width = features.shape.rank - 1, None
+    if labels.shape.rank is not None:
+        several = labels.shape.rank == features.shape.rank
+        leading = labels.shape[:-1] if several else labels.shape
+        if not leading.is_compatible_with(features.shape[:-1]):
+            raise ValueError(
+                f"{_expected_shape(features)} Received labels of shape {labels.shape}."
+            )
+        width = labels.shape[-1] if several else 1
+    labels = checks.passed(_shape_checks(labels, features), labels)
+    shape = tf.concat([tf.shape(labels), [1]], axis=0)  # a width of 1 where rank is equal
+    matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
+    return tf.ensure_shape(matrix, [None, width])
+
+
+def _split(columns: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Splits `[B, W]` into labels and classes of `with_excluded`.
+
+    Each has -1 at the places of the other. One column has no excluded class.
+    """
+    if columns.shape[1] == 1:
+        return columns, None
+    padding = tf.constant(-1, tf.int64)
+    is_excluded = (columns >= _EXCLUDED) & (columns < _EXCLUDED // 2)
+    return (
+        tf.where(is_excluded, padding, columns),
+        tf.where(is_excluded, columns - _EXCLUDED, padding),
+    )
 
 
 def _shape_checks(labels: tf.Tensor, features: tf.Tensor) -> list[tf.Operation | None]:
@@ -249,12 +373,6 @@ def _expected_shape(features: tf.Tensor) -> str:
         f"{features.shape[:-1]} (one class per position) or that and one more dimension "
         f"(several classes, padded with -1).{for_sequences if features.shape.rank > 2 else ''}"
     )
-
-
-def _static_width(labels: tf.Tensor, rank: int) -> int | None:
-    if labels.shape.rank is None:
-        return None
-    return labels.shape[-1] if labels.shape.rank > rank else 1
 
 
 def _range_check(kind: str, ids: tf.Tensor, num_classes: int) -> tf.Operation | None:
@@ -283,3 +401,49 @@ def _multi_hot_checks(labels: tf.Tensor, num_classes: int) -> list[tf.Operation 
         "tf.zeros_like(y), y > 0). Received labels of shape"
     )
     return [checks.require(is_ids, [message, tf.shape(labels)])]
+
+
+def per_example(
+    weights: TensorLike, features: tf.Tensor, dtype: tf.DType | str = "float32"
+) -> tf.Tensor:
+    """Broadcasts `weights` to the leading dimensions of `features`.
+
+    It aligns the first dimensions, as `sample_weight` requires: weights `[batch]` of sequences
+    `[batch, time, dim]` apply to whole sequences. Keras's own losses align the last dimensions.
+    If the batch has as many sequences as time steps, they would apply these weights to time
+    steps.
+
+    Args:
+        weights: Numbers or bools, `[batch]`, `[batch, time]`, ...; each dimension is equal to
+            that of the features, or 1. One more dimension of 1 may follow.
+        features: `[batch, ..., dim]`.
+        dtype: Dtype of the result.
+
+    Returns:
+        The weights, `[batch, ...]`, in the shape of `features` without the last dimension.
+
+    Raises:
+        ValueError: If the known dimensions do not match, or the weights are strings.
+    """
+    weights, rows = tf.convert_to_tensor(weights), features.shape[:-1]
+    if not _fits(weights.shape, rows) or weights.dtype == tf.string:
+        raise ValueError(
+            f"`sample_weight` must have one number per example, shape {rows}, or fewer "
+            "dimensions, equal to the first ones of this shape. "
+            f"Received: shape {weights.shape} and dtype "
+            f"{weights.dtype.name}. For weights of classes, pass `class_weights` to the loss; "
+            "to leave out labels of an example, set them to -1."
+        )
+    weights = tf.cast(weights, dtype)
+    shape = tf.concat([tf.shape(weights), tf.ones([rows.rank], tf.int32)], 0)[: rows.rank]
+    return tf.broadcast_to(tf.reshape(weights, shape), tf.shape(features)[:-1])
+
+
+def _fits(given: tf.TensorShape, rows: tf.TensorShape) -> bool:
+    if given.rank is None:
+        return True
+    sizes, behind = given[: rows.rank], given[rows.rank :]
+    return behind.num_elements() in (None, 1) and all(
+        size in (None, 1) or of_rows in (None, size)
+        for size, of_rows in zip(sizes, rows, strict=False)
+    )

@@ -11,7 +11,7 @@ from tf_largeout.classes.class_scorer import absolute_or_lowest as absolute_or_l
 from tf_largeout.classes.sharded_matrix import ShardedMatrix
 from tf_largeout.ops import candidate_ops, product_ops
 from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, SampledValues
-from tf_largeout.tags.labels import first_occurrences
+from tf_largeout.steps.labels import first_occurrences
 
 
 class ScoredSample(NamedTuple):

@@ -1,0 +1,239 @@
+"""Warnings and errors about what a model is compiled with: optimizer, loss and metrics."""
+
+import inspect
+import logging
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from tf_largeout import keras_internals
+
+_ROW_SPARSE = {"SGD": "LazySGD", "Adagrad": "LazyAdagrad"}  # for all others: LazyAdam
+_PACKAGE = "tf_largeout."
+_UNLISTED_METRICS = ("accuracy", "acc", "crossentropy", "ce")  # depend on the shapes of labels
+_with_dense_optimizer: weakref.WeakSet[Any] = weakref.WeakSet()
+_with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
+_with_keras_metrics: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def check_compiled(layer: Any, training: bool | None) -> None:
+    """Warns, once per layer, about parts of a compiled model that do not fit an output layer.
+
+    It must be called in a step. Without a compiled model on the call stack, it does nothing.
+
+    Args:
+        layer: The output layer, a `ClassOutput`, which is called in the step.
+        training: Whether the step trains.
+
+    Raises:
+        ValueError: If a Keras optimizer trains rows in bfloat16.
+    """
+    model = keras_internals.model_of_step()
+    if model is None:
+        return
+    places = list(outputs_of(layer, model))
+    losses = [_keras_loss(part_of(getattr(model, "loss", None), model, one)) for one in places]
+    if layer not in _with_other_loss:
+        _warn_of_probability_loss(layer, losses)
+    if layer not in _with_keras_metrics:
+        _warn_of_keras_metrics(layer, model, places)
+    if training:
+        _check_optimizer(layer, model, losses if places else [_keras_loss(model.loss)])
+
+
+def _warn_of_probability_loss(layer: Any, losses: list[Any]) -> None:
+    """Warns if a Keras loss treats the logits of a layer as probabilities."""
+    for loss in filter(_takes_probabilities, losses):
+        _with_other_loss.add(layer)
+        logging.getLogger("tf_largeout").warning(
+            "The Keras loss %s treats the outputs of layer '%s' as probabilities "
+            "(from_logits=False), but they are logits, so the loss is wrong. Use a loss of "
+            "tf_largeout.losses, such as SoftmaxLoss(), or pass from_logits=True: "
+            "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
+            getattr(loss, "__name__", type(loss).__name__),
+            layer.name,
+        )
+        return
+
+
+def _warn_of_keras_metrics(layer: Any, model: keras.Model, places: list[int]) -> None:
+    """Warns if Keras metrics read the logits of a layer.
+
+    They need O(num_classes) time per step, and are wrong for several labels and for padding.
+    """
+    names = [
+        _name_of(one)
+        for place in places
+        for metrics in keras_internals.compiled_metrics(model)
+        for one in keras.tree.flatten(part_of(metrics, model, place))
+        if _is_keras_metric(one)
+    ]
+    if names:
+        _with_keras_metrics.add(layer)
+        logging.getLogger("tf_largeout").warning(
+            "The Keras metrics %s read the logits of all %s classes of layer '%s' in "
+            "every step. They are wrong, without an error, for examples with several "
+            "labels and for labels of -1. Use metrics of tf_largeout.metrics: with one "
+            "label per example, PrecisionAtK(1) is the accuracy, and RecallAtK(5) is the "
+            "top-5 accuracy.",
+            ", ".join(names),
+            f"{layer.num_classes:,}",
+            layer.name,
+        )
+
+
+def _check_optimizer(layer: Any, model: keras.Model, losses: list[Any]) -> None:
+    """Warns if a Keras optimizer updates all rows, which the loss does not.
+
+    Such an optimizer would also round rows in bfloat16 to the nearest numbers, and lose small
+    updates. That is an error.
+    """
+    tables = layer.row_variables()
+    optimizer = _optimizer_of(tables, model.optimizer)
+    if optimizer is None or not _is_of_keras(type(optimizer)):
+        return
+    if hasattr(optimizer, "optimizers"):  # a MultiOptimizer that is not built yet
+        return
+    name = type(optimizer).__name__
+    lazy = _ROW_SPARSE.get(name, "LazyAdam")
+    if layer.class_matrix.uncapped.is_rounded:
+        raise ValueError(
+            f"Layer '{layer.name}' has class rows in bfloat16, which need an optimizer that "
+            f"rounds at random. Received: keras.optimizers.{name}, which would lose small "
+            f"updates. Use tf_largeout.optimizers.{lazy} or RowwiseAdagrad, or use float32 "
+            "rows."
+        )
+    changes_some = any(_changes_some_rows(one) for one in losses)
+    has_sampler = getattr(layer, "sampler", True) is not None
+    if layer in _with_dense_optimizer or not (changes_some and has_sampler):
+        return
+    is_plain = not optimizer.weight_decay and not optimizer.use_ema
+    if type(optimizer) is keras.optimizers.SGD and is_plain and not optimizer.momentum:
+        return  # the only one that reads no other rows
+    _with_dense_optimizer.add(layer)
+    logging.getLogger("tf_largeout").warning(
+        "The optimizer keras.optimizers.%s reads and writes all %s x %d numbers of the class "
+        "embeddings of layer '%s' in every step, and as many numbers of each slot. But the "
+        "loss changes only the rows of the classes that it scores. Use "
+        "tf_largeout.optimizers.%s, which reads and writes only these rows.",
+        name,
+        f"{layer.num_classes:,}",
+        layer.class_matrix.dim,
+        layer.name,
+        lazy,
+    )
+
+
+def _changes_some_rows(loss: Any) -> bool:
+    """Returns whether a loss, or each loss in a structure of them, changes only some rows.
+
+    A model without a compiled loss has another one, which is not known.
+    """
+    parts = keras.tree.flatten(loss)
+    return any(one is None or getattr(one, "changes_some_rows", False) for one in parts)
+
+
+def _optimizer_of(variables: list[Any], optimizer: Any) -> Any:
+    """Returns the optimizer that updates `variables`; None if there is none."""
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    if not variables or optimizer is None:
+        return None
+    for inner in getattr(optimizer, "optimizers", []):  # of a MultiOptimizer
+        if any(one is variables[0] for one in keras_internals.trainable_variables(inner)):
+            return inner
+    return optimizer
+
+
+def _is_keras_metric(metric: Any) -> bool:
+    if isinstance(metric, str):
+        known = keras_internals.compile_names(keras.metrics.get).get(metric)
+        return metric in _UNLISTED_METRICS if known is None else _is_of_keras(known)
+    if isinstance(metric, keras.metrics.Metric):
+        return _is_of_keras(type(metric))
+    return inspect.isfunction(metric) and _is_of_keras(metric)
+
+
+def _name_of(metric: Any) -> str:
+    if isinstance(metric, str):
+        return metric
+    return str(getattr(metric, "name", None) or metric.__name__)
+
+
+def _keras_loss(loss: Any) -> Any:
+    """Returns the loss, function or class for a name, and other losses as they are."""
+    if isinstance(loss, str):
+        loss = keras_internals.compile_names(keras.losses.get).get(loss)
+    return loss() if isinstance(loss, type) and _is_of_keras(loss) else loss
+
+
+def _takes_probabilities(loss: Any) -> bool:
+    if isinstance(loss, keras.losses.Loss) and _is_of_keras(type(loss)):
+        return loss.get_config().get("from_logits") is False
+    if not inspect.isfunction(loss) or not _is_of_keras(loss):
+        return False
+    argument = inspect.signature(loss).parameters.get("from_logits")
+    return argument is not None and argument.default is False
+
+
+def _is_of_keras(member: Any) -> bool:
+    return str(member.__module__).startswith("keras.")
+
+
+def are_unread(layer: Any) -> bool:
+    """Returns whether nothing reads the logits of an output layer in the current step of `fit`.
+
+    This is known if the layer is an output of the model that is trained, no other layer takes
+    the output, all its losses and metrics are from tf_largeout, so they use its tag, and the
+    model class does not override `train_step`. In any other case, the answer is False.
+
+    Args:
+        layer: The output layer, called in a step.
+    """
+    model = keras_internals.training_model()
+    if model is None or not keras_internals.has_standard_step(model):
+        return False
+    places = list(outputs_of(layer, model))
+    if len(places) != 1 or keras_internals.is_input_of_a_layer(layer):
+        return False
+    parts = [getattr(model, "loss", None), *keras_internals.compiled_metrics(model)]
+    readers = [
+        one for part in parts for one in keras.tree.flatten(part_of(part, model, *places))
+    ]
+    return all(one is None or _uses_tags(one) for one in readers)
+
+
+def _uses_tags(reader: Any) -> bool:
+    """Returns whether an object or its name belongs to a loss or metric of tf_largeout."""
+    if isinstance(reader, str):
+        tables = (keras.losses.get, keras.metrics.get)
+        found = [keras_internals.compile_names(get).get(reader) for get in tables]
+        kind = next((one for one in found if one is not None), None)
+    else:
+        kind = type(reader)
+    return kind is not None and any(
+        base.__module__.startswith(_PACKAGE) for base in kind.__mro__
+    )
+
+
+def outputs_of(layer: Any, model: keras.Model) -> Iterator[int]:
+    """Yields the positions of those outputs of `model` that are direct outputs of `layer`."""
+    for place, output in enumerate(getattr(model, "outputs", None) or []):
+        if keras_internals.output_layer(output) is layer:
+            yield place
+
+
+def part_of(value: Any, model: keras.Model, place: int) -> Any:
+    """Returns the part of a loss, or of metrics, that is for one output of a model.
+
+    Args:
+        value: The loss or the metrics, as `compile` received them.
+        model: The model.
+        place: Position of the output.
+    """
+    if isinstance(value, dict):
+        return value.get(model.output_names[place])
+    if isinstance(value, list | tuple) and len(model.outputs) > 1:
+        return value[place] if place < len(value) else None
+    return value

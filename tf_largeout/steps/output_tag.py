@@ -1,0 +1,486 @@
+"""The tag that connects an output layer to its losses and metrics.
+
+Keras passes nothing but tensors to losses and metrics. An output layer returns true logits
+`[..., num_classes]` and attaches a tag to that tensor. The losses and metrics of this library
+take the `Step` of a tag and never the logits. So `tf.function` removes the product with all
+classes from the step. Other users of the output, such as `predict` and Keras's losses, get the
+true logits.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import keras
+import tensorflow as tf
+
+from tf_largeout import checks
+from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.keras_internals import is_symbolic, mask_of
+from tf_largeout.sampled_values import HeadAndTail, Sample, SampledValues
+from tf_largeout.steps.labels import Labels, as_labels
+from tf_largeout.steps.selected_rows import SelectedRows
+from tf_largeout.steps.step import SampledStep, Step, StepLoss
+from tf_largeout.types import Config, TensorLike
+from tf_largeout.variables.replicas import replica_id
+
+_ATTRIBUTE = "_largeout_tag"
+_scopes = threading.local()
+AnyStep = TypeVar("AnyStep", bound=Step)
+
+
+class Ranking:
+    """How an output layer ranks classes: as an argument says, or else as its loss does.
+
+    Args:
+        given: "logit", "absolute" or "taylor"; None for the ranking of the loss that trained
+            the layer last.
+    """
+
+    def __init__(self, given: str | None = None) -> None:
+        self.given, self.of_loss = given, None
+
+    @property
+    def value(self) -> str:
+        """How classes are ranked: "logit", "absolute" or "taylor"."""
+        return self.given or self.of_loss or "logit"
+
+    def follow(self, loss: Any, *, replace: bool = True) -> None:
+        """Ranks by the `ranking` of a loss. The given ranking takes precedence.
+
+        Args:
+            loss: A loss. A loss of another library leaves the ranking unchanged.
+            replace: Whether to replace the ranking of another loss.
+        """
+        ranking = getattr(loss, "ranking", None)
+        if ranking is not None and (replace or self.of_loss in (None, ranking)):
+            self.of_loss = ranking
+
+    def get_config(self) -> Config:
+        """Returns what the config of the layer stores."""
+        known = {"ranking": self.given, "loss_ranking": self.of_loss}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def set_config(self, config: Config) -> None:
+        """Takes its values, except the given one, out of a config."""
+        self.of_loss = config.pop("loss_ranking", None)
+
+
+class StepSampler(Protocol):
+    """What a step needs of a sampler; see `tf_largeout.samplers.Sampler`."""
+
+    searches: bool
+    uses_previous: bool
+
+    @property
+    def counts_are(self) -> str: ...
+
+    def sample(
+        self,
+        features: TensorLike | None,
+        labels: TensorLike,
+        layer: Any,
+        previous: TensorLike | None = None,
+    ) -> Sample: ...
+
+    def sample_outside_step(
+        self,
+        features: TensorLike | None,
+        labels: TensorLike,
+        layer: Any,
+        previous: TensorLike | None = None,
+    ) -> Sample: ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Head:
+    """What the steps of an output layer need of it, and what its sampler gets as `layer`.
+
+    Attributes:
+        name: Name of the layer, for messages.
+        class_matrix: The `ClassScorer` of its classes.
+        ranking: Its `Ranking`.
+        queries: Function of features `[..., dim]`; it returns the vectors whose inner products
+            with the class rows are the logits.
+        scale_value: Function that returns the number that multiplies the products.
+        sampler: Its sampler; None if it has none.
+        seed_state: int64 `[2]`: the seed, and the number of draws; None without a sampler.
+    """
+
+    name: str
+    class_matrix: ClassScorer
+    ranking: Ranking
+    queries: Callable[[tf.Tensor], tf.Tensor] = tf.identity
+    scale_value: Callable[[], float | tf.Tensor] = lambda: 1.0
+    sampler: StepSampler | None = None
+    seed_state: keras.Variable | None = None
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes."""
+        return self.class_matrix.num_classes
+
+    def next_seed(self) -> tf.Tensor:
+        """Returns two int64 numbers that differ at each call and on each replica."""
+        seed = tf.identity(self.seed_state.value)
+        self.seed_state.assign(seed + [0, 1])
+        return seed + [replica_id() << 32, 0]
+
+
+class Selection(NamedTuple):
+    """A step of some of the `B` examples of a call.
+
+    Attributes:
+        step: The `Step` of these `P` examples.
+        rows: The positions of these examples among the `B`; None for all `B` examples.
+    """
+
+    step: Any
+    rows: SelectedRows | None = None
+
+    def take(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns the rows of `values`, `[B, ...]`, of these examples."""
+        return values if self.rows is None else self.rows.take(values)
+
+    def put_back(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns `values`, `[P, ...]`, as `[B, ...]`, with 0 for the other examples."""
+        return values if self.rows is None else self.rows.put_back(values)
+
+
+class OutputTag:
+    """The arguments of one call of an output layer. With labels, they make a `Step`.
+
+    Args:
+        head: The `Head` of the layer.
+        features: The input of the layer, `[..., dim]`.
+        training: Whether the step trains; None if it is not known.
+        exclude: int64 `[B, n]`, classes that `evaluate` must not rank; or None.
+
+    Attributes:
+        loss: The loss of this library that was called on the output; None before the call.
+        owner: The layer, for functions that search for the output layer of a model.
+    """
+
+    step_class: type[Step] = Step
+    owner: keras.layers.Layer
+
+    def __init__(
+        self,
+        head: Head,
+        features: tf.Tensor,
+        training: bool | None,
+        exclude: tf.Tensor | None = None,
+    ) -> None:
+        self.head, self.features, self.exclude = head, features, exclude
+        self.training = None if training is None else bool(training)
+        self.loss: StepLoss | None = None
+        self.shared: dict[Any, Any] = {}  # by ids of tensors, which the values keep
+
+    @property
+    def num_classes(self) -> int:
+        """The number of the layer's classes."""
+        return self.head.num_classes
+
+    def take_loss(self, loss: StepLoss) -> None:
+        """Stores the loss. In training, the layer ranks by the `ranking` of this loss."""
+        self.loss = loss
+        self.head.ranking.follow(loss, replace=bool(self.training))
+
+    def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
+        """Attaches this tag to `logits` and returns them."""
+        setattr(logits, _ATTRIBUTE, self)
+        return logits
+
+    @functools.cached_property
+    def flat_features(self) -> tf.Tensor:
+        """The input of the layer as `[B, dim]`, checked to be finite."""
+        message = (
+            f"The features that enter layer '{self.head.name}' must be finite. If they were "
+            "finite in earlier steps, lower the learning rate of the model or of the layer"
+        )
+        features = checks.finite(self.features, message)
+        return tf.reshape(features, [-1, features.shape[-1]])
+
+    @functools.cached_property
+    def queries(self) -> tf.Tensor:
+        """The vectors that are multiplied by the class rows, `[B, dim]`."""
+        return self.head.queries(self.flat_features)
+
+    def labels(self, y_true: TensorLike) -> Labels:
+        """Checks labels of any accepted form, and returns them as `Labels`.
+
+        Labels equal to the `ignore_class` of this step's loss become -1. All losses and metrics
+        share the result for one `y_true`. If the loss accepts soft targets, or no loss was
+        called, `y_true` can be a `tf.SparseTensor`.
+        """
+        ignored = None if self.loss is None else self.loss.ignore_class
+        key = "labels", id(y_true), ignored
+        if key not in self.shared:
+            self.shared[key] = y_true, self._labels(y_true, ignored)
+        return self.shared[key][1]
+
+    def _labels(self, y_true: TensorLike, ignored: int | None) -> Labels:
+        takes_targets = self.loss is None or self.loss.takes_soft_targets
+        labels = as_labels(y_true, self.features, self.num_classes, ignored, takes_targets)
+        if self.exclude is None or self.training:
+            return labels
+        return labels.without(self.exclude)
+
+    def have_labels(self, labels: Labels) -> tf.Tensor:
+        """Returns bool `[B]`: which examples have a label. Losses and metrics share it."""
+        key = "have_labels", id(labels)
+        if key not in self.shared:
+            self.shared[key] = labels.have_any()
+        return self.shared[key]
+
+    def step(self, labels: Labels, counted: tf.Tensor, sampled: bool = False) -> Selection:
+        """Returns the step of the examples that count, so that no others are scored.
+
+        Most positions of padded sequences have no label. If no example counts, the result has
+        the first one. For features `[batch, dim]`, it has all examples. The losses and metrics
+        of a call share the result for the same labels.
+
+        Args:
+            labels: The labels of the `B` examples, from `labels`.
+            counted: Bool `[B]`, for example from `have_labels`.
+            sampled: Whether to draw a sample. Only a `LargeOutput` has a sampler.
+        """
+        key = "step", id(labels), id(counted)
+        selection, has_sample = self.shared.get(key, (None, False))
+        if selection is None or (sampled and not has_sample):
+            rows = None
+            if self.features.shape.rank > 2:
+                rows = SelectedRows.where(counted)
+            selection = Selection(self.make_step(labels, rows, sampled), rows)
+            self.shared[key] = selection, sampled
+            self.shared["counted", id(counted)] = counted
+        return selection
+
+    def make_step(self, labels: Labels, rows: SelectedRows | None, sampled: bool) -> Step:
+        """Returns a new step.
+
+        Args:
+            labels: The labels of the `B` examples.
+            rows: Those of the examples that the step has; None for all.
+            sampled: Whether the step needs a sample.
+        """
+        return self.step_class(**self._fields(labels, rows))
+
+    def _fields(self, labels: Labels, rows: SelectedRows | None) -> dict[str, Any]:
+        features = (
+            self.queries if rows is None else self.head.queries(rows.take(self.flat_features))
+        )
+        if rows is not None:
+            labels = self._selected(labels, rows)
+        return {
+            "layer_name": self.head.name,
+            "classes": self.head.class_matrix,
+            "features": features,
+            "labels": labels,
+            "training": self.training,
+            "ranking": self.head.ranking.value,
+            "loss": self.loss,
+            "shared": self.shared,
+        }
+
+    def _selected(self, labels: Labels, rows: SelectedRows) -> Labels:
+        key = "selected", id(labels), id(rows)
+        if key not in self.shared:
+            self.shared[key] = labels.take(rows), rows
+        return self.shared[key][0]
+
+
+class SampledTag(OutputTag):
+    """The tag of a `LargeOutput`, whose steps have a sample if a sampled loss trains them."""
+
+    step_class = SampledStep
+
+    def make_step(self, labels: Labels, rows: SelectedRows | None, sampled: bool) -> Step:
+        fields, sampler = self._fields(labels, rows), self.head.sampler
+        fields["scale_value"] = self.head.scale_value
+        if sampler is None:
+            return SampledStep(**fields)
+        if sampled:
+            fields["sample"] = self.draw(labels, rows, fields["features"], fields["labels"])
+        fields["sampler_name"] = type(sampler).__name__
+        return SampledStep(**fields, counts_are=sampler.counts_are)
+
+    def draw(
+        self, labels: Labels, rows: SelectedRows | None, features: tf.Tensor, selected: Labels
+    ) -> Sample:
+        """Draws classes for the selected examples.
+
+        A sampler that searches by features does so only for these examples. Other samplers draw
+        for all examples, because some draws depend on the position of the example in the batch.
+        """
+        sampler = self.head.sampler
+        for_all = sampler.uses_previous or not sampler.searches
+        if rows is not None and for_all:
+            features, selected = self.queries, labels
+        given = [features, selected.ids, self.head]
+        if sampler.uses_previous:
+            given.append(self.previous_labels(labels))
+        sample = sampler.sample(*given)
+        return sample if rows is None or not for_all else _of_examples(sample, rows)
+
+    def previous_labels(self, labels: Labels) -> tf.Tensor:
+        """Returns the first label of the previous position, int64 `[B]`; -1 if there is none.
+
+        Raises:
+            ValueError: If the features are not sequences.
+        """
+        if self.features.shape.rank < 3:
+            raise ValueError(
+                f"{type(self.head.sampler).__name__} of layer '{self.head.name}' draws by "
+                "the previous label in a sequence, so features must be [batch, time, dim] and "
+                f"labels [batch, time]. Received features of shape {self.features.shape}. Use "
+                "a `UnigramSampler` for data without sequences."
+            )
+        first = tf.pad(labels.ids, [[0, 0], [0, 1]], constant_values=-1)[:, 0]
+        in_time = tf.reshape(first, tf.shape(self.features)[:-1])
+        is_first = tf.range(tf.shape(in_time)[-1]) == 0
+        none = tf.constant(-1, tf.int64)
+        return tf.reshape(tf.where(is_first, none, tf.roll(in_time, 1, axis=-1)), [-1])
+
+
+def _of_examples(sample: Sample, rows: SelectedRows) -> Sample:
+    """Returns the part of a sample that belongs to the selected examples."""
+    if isinstance(sample, HeadAndTail):
+        return HeadAndTail(*(_of_examples(part, rows) for part in sample))
+    ids, true_count, count = sample
+    if ids.shape.rank == 2:
+        ids, count = tf.gather(ids, rows.places), tf.gather(count, rows.places)
+    return SampledValues(ids, tf.gather(true_count, rows.places), count)
+
+
+def attached_tag(y_pred: Any) -> OutputTag | None:
+    """Returns the tag of a tensor; None if it is not the direct output of an output layer."""
+    found: OutputTag | None = getattr(y_pred, _ATTRIBUTE, None)
+    return found
+
+
+def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Step] = Step) -> OutputTag | None:
+    """Returns the tag of `y_pred`; None while Keras traces the model with placeholders.
+
+    Args:
+        y_pred: The predictions that a loss or metric received.
+        asked_by: Name of that loss or metric, for the error.
+        kind: The class of steps that it needs.
+
+    Raises:
+        ValueError: If `y_pred` is not the direct output of a layer that makes such steps.
+    """
+    found = attached_tag(y_pred)
+    if found is not None and issubclass(found.step_class, kind):
+        return found
+    if found is not None:
+        raise ValueError(
+            f"{asked_by} cannot be used with the {type(found.owner).__name__} "
+            f"'{found.head.name}': it works with a {kind.given_by}. Use "
+            f"{found.step_class.losses_to_take}."
+        )
+    if is_symbolic(y_pred):
+        return None
+    raise ValueError(
+        f"{asked_by} needs the direct output of a {kind.given_by} layer. Received: `y_pred` of "
+        f"shape {getattr(y_pred, 'shape', '?')}, which is not the output of such a layer. Make "
+        "it the last layer of the model: no softmax, reshape or cast may follow it. Do not put "
+        "it in a TimeDistributed, because it accepts [batch, time, dim]. For logits of another "
+        "layer, use Keras's losses."
+    )
+
+
+@contextlib.contextmanager
+def logits_left_out() -> Iterator[None]:
+    """Context in which output layers of this thread attach their tags to zeros, not logits.
+
+    It is used for graphs that are saved to files, because converters read these graphs before
+    unused operations are removed.
+    """
+    before = are_logits_left_out()
+    _scopes.logits_left_out = True
+    try:
+        yield
+    finally:
+        _scopes.logits_left_out = before
+
+
+def are_logits_left_out() -> bool:
+    """Returns whether this thread is inside `logits_left_out`."""
+    return getattr(_scopes, "logits_left_out", False)
+
+
+def compiled_loss(model: keras.Model) -> Any:
+    """Returns the loss that a model with one output is compiled with, or None.
+
+    `model.loss` is what `compile` received: a loss or its name, or a list or dict of them.
+    """
+    loss = getattr(model, "loss", None)
+    if isinstance(loss, (list, tuple, dict)) and len(loss) == 1:
+        (loss,) = loss.values() if isinstance(loss, dict) else loss
+    return keras.losses.get(loss) if isinstance(loss, str) else loss
+
+
+def require_model(model: Any, asked_by: str) -> None:
+    """Raises a ValueError if `model` is not a `keras.Model`.
+
+    Args:
+        model: The argument.
+        asked_by: Name of the function that needs it, for the error.
+    """
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"{asked_by} needs a keras.Model. Received: model={model!r} (of type "
+            f"{type(model).__name__})."
+        )
+
+
+def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
+    """Returns the tag of the output of `model`, as `tag_and_mask`."""
+    return tag_and_mask(model, inputs, asked_by)[0]
+
+
+def tag_and_mask(
+    model: keras.Model, inputs: Any, asked_by: str
+) -> tuple[OutputTag, tf.Tensor | None]:
+    """Returns the tag of the output of `model`, and the mask of its positions.
+
+    The tag has the output layer and its input features. The mask comes from an earlier layer,
+    such as `Embedding(mask_zero=True)`; None if there is no mask.
+
+    Args:
+        model: A model with one output.
+        inputs: The inputs of the model.
+        asked_by: Name of the function that needs it, for the error.
+
+    Raises:
+        ValueError: If the output of the model is not the output of a `ClassOutput` layer.
+    """
+    with logits_left_out():
+        outputs = model(inputs, training=False)
+    num_outputs = len(keras.tree.flatten(outputs))
+    if num_outputs != 1:
+        raise ValueError(
+            f"{asked_by} needs a model with one output, which must come from a LargeOutput, "
+            "FactoredOutput or HierarchicalOutput layer. Received: model "
+            f"'{model.name}' with {num_outputs} outputs. Make a model of one of them, with the "
+            "same layers: keras.Model(model.inputs, model.outputs[0])."
+        )
+    try:
+        tag = tag_of(outputs, asked_by)
+    except ValueError as error:
+        shapes = keras.tree.map_structure(lambda one: tuple(one.shape), outputs)
+        raise ValueError(
+            f"{asked_by} needs a model with one output, which must come from a LargeOutput, "
+            "FactoredOutput or HierarchicalOutput layer. Received: model "
+            f"'{model.name}', with an output of shape {shapes} from another layer. Remove the "
+            "layers after the output layer; a softmax does not change the order of the classes."
+        ) from error
+    if tag is None:
+        raise ValueError(f"Model '{model.name}' was traced only for its shapes.")
+    # After `load_weights`, the layer does not know the loss yet, and so not its ranking.
+    tag.head.ranking.follow(compiled_loss(model), replace=False)
+    return tag, mask_of(outputs)

@@ -1,1 +1,0 @@
-"""What an output layer passes to losses, metrics and retrieval along with its logits."""
