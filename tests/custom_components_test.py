@@ -8,7 +8,6 @@ from tests import harness
 from tf_largeout import layers, losses, metrics, optimizers, samplers
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.search.inverted_file import InvertedFile
-from tf_largeout.tags.output_tag import OutputTag
 from tf_largeout.variables.initializers import constant_initializer
 
 N, DIM, BATCH = 60, 8, 12
@@ -31,11 +30,11 @@ class TaylorSoftmaxLoss(losses.SampledLoss):
         log_partition = tf.math.log(labels + tf.reduce_sum(weights, axis=1))
         return losses.softmax_cross_entropy(log_partition, true, has_label)
 
-    def exact_losses(self, tag, labels):
+    def exact_losses(self, step):
         def add(state, logits, ids):
             return state + tf.reduce_sum(_taylor(logits), axis=1)
 
-        matrix, features = tag.class_matrix, tag.flat_features
+        matrix, features, labels = step.classes, step.features, step.labels.ids
         partition = matrix.fold_logits(features, add, tf.zeros(tf.shape(labels)[0]))
         true = tf.math.log(_taylor(matrix.dots(features, labels)))
         return losses.softmax_cross_entropy(tf.math.log(partition), true, labels >= 0)
@@ -58,21 +57,27 @@ def test_a_custom_loss_defines_what_evaluate_reports():
     np.testing.assert_allclose(in_evaluation, expected, rtol=1e-5)
 
 
-class SphericalTag(OutputTag):
+class SphericalStep(layers.Step):
     """q, s and a of Vincent et al. 2015 for a W that is never multiplied with the features."""
 
-    def squared_error(self, labels):
-        features, matrix = self.flat_features, self.class_matrix.values()
+    def squared_error(self):
+        features, matrix, labels = self.features, self.classes.values(), self.labels.ids
         gram = tf.matmul(matrix, matrix, transpose_a=True)  # a layer of its own would keep it
         q = tf.reduce_sum(tf.matmul(features, gram) * features, axis=1)
-        rows = self.class_matrix.rows(tf.maximum(labels, 0))
+        rows = self.classes.rows(tf.maximum(labels, 0))
         a = tf.einsum("bd,bld->bl", features, rows)
         has_label = tf.cast(labels >= 0, tf.float32)
         return q - 2 * tf.reduce_sum(has_label * a, axis=1) + tf.reduce_sum(has_label, axis=1)
 
 
+class SphericalTag(layers.OutputTag):
+    step_class = SphericalStep
+
+
 class FixedOutput(layers.ClassOutput):
     """A fixed W, of which only W'W `[dim, dim]` and some rows enter the loss."""
+
+    tag_class = SphericalTag
 
     def __init__(self, rows, **kwargs):
         super().__init__(**kwargs)
@@ -88,15 +93,12 @@ class FixedOutput(layers.ClassOutput):
         )
         self.class_matrix = ClassMatrix(rows, None, self.name)
 
-    def make_tag(self, features, training):
-        return SphericalTag(self, features, training)
-
 
 class SquaredErrorLoss(losses.TaggedLoss):
-    tag_class = SphericalTag
+    step_class = SphericalStep
 
-    def example_losses(self, tag, labels):
-        return tag.squared_error(labels)
+    def of_step(self, step):
+        return step.squared_error()
 
 
 def test_a_custom_output_layer_and_tag_train_by_a_custom_loss():

@@ -82,7 +82,8 @@ def public_classes(module, base):
     """Returns the names of the concrete subclasses of `base` that `module` exports."""
     return {
         name
-        for name, member in inspect.getmembers(module, inspect.isclass)
+        for name in module.__all__
+        if inspect.isclass(member := getattr(module, name))
         if issubclass(member, base)
         and keras.saving.get_registered_name(member).startswith("tf_largeout>")
     }

@@ -3,7 +3,7 @@
 from lab.mutation.fault import Fault
 
 _LOSSES = "tf_largeout/losses/"
-_ALL = ("tests/losses", "tests/tags/candidates_test.py")
+_ALL = ("tests/losses", "tests/steps/candidates_test.py")
 
 FAULTS = [
     Fault(
@@ -50,7 +50,7 @@ FAULTS = [
     ),
     Fault(
         "a class of the head counts again if the tail also draws it",
-        "tf_largeout/tags/candidates.py",
+        "tf_largeout/steps/candidates.py",
         "no_effect = tf.concat([no_effect, ids], axis=1)",
         "no_effect = tf.concat([no_effect, ids[:, :0]], axis=1)",
         ("tests/losses/head_and_tail_test.py", *_ALL),

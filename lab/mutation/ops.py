@@ -41,14 +41,14 @@ FAULTS = [
         _CORE + "candidates/candidates_simd.cc",
         "counts -= Load(buffer + i) > scores;",
         "counts -= Load(buffer + i) >= scores;",
-        ("tests/ops/candidate_ops_test.py", "tests/tags/candidates_test.py", *_SCANS),
+        ("tests/ops/candidate_ops_test.py", "tests/steps/candidates_test.py", *_SCANS),
     ),
     Fault(
         "only one of two draws of a label is masked",
         _CORE + "candidates/accidental_hits.cc",
         "    next_[i] = first;\n",
         "    next_[i] = kNone;\n",
-        ("tests/ops/candidate_ops_test.py", "tests/tags/candidates_test.py", *_LOSSES),
+        ("tests/ops/candidate_ops_test.py", "tests/steps/candidates_test.py", *_LOSSES),
     ),
     Fault(
         "the bounds of packed classes ignore the rounding of the queries",

@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.samplers.lsh_forms import lsh_sampler
 
 import tf_largeout as tflo
 from tests import replicas
 from tests.integration import graphs
+from tests.papers.lsh.lsh_forms import lsh_sampler
 from tests.slow import slow_but
 
 NUM_CLASSES, DIM, EXAMPLES, BATCH = 523, 8, 96, 16

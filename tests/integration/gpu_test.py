@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.samplers.lsh_forms import lsh_sampler
 
 import tf_largeout as tflo
 from tests import gpu
+from tests.papers.lsh.lsh_forms import lsh_sampler
 from tf_largeout.search import inverted_file
 
 pytestmark = pytest.mark.gpu

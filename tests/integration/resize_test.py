@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.samplers.lsh_forms import lsh_sampler
 
 import tf_largeout as tflo
 from tests import replicas
 from tests.integration.samplers import NUM_CLASSES, SAMPLERS
+from tests.papers.lsh.lsh_forms import lsh_sampler
 from tests.reference import samplers as reference
 from tests.resize_problem import state
 from tests.samplers.stub_layer import built_layer

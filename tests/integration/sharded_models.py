@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.samplers.lsh_forms import lsh_sampler
 
 import tf_largeout as tflo
+from tests.papers.lsh.lsh_forms import lsh_sampler
 from tests.slow import slow_but
 
 N, DIM, BATCH, M = 600, 8, 16, 40

@@ -105,9 +105,9 @@ def test_an_invalid_power_of_the_number_of_labels_raises_an_error(bad):
 
 def test_labels_above_two_to_the_24th_stay_exact():
     lazy = _logits()._largeout_tag
-    lazy.class_matrix.num_classes = 2**40
+    lazy.head.class_matrix.num_classes = 2**40
     labels = np.array([2**24 + 1, 2**33 + 1, 0, -1])
-    np.testing.assert_array_equal(lazy.label_matrix(labels)[:, 0], labels)
+    np.testing.assert_array_equal(lazy.labels(labels).ids[:, 0], labels)
 
 
 @pytest.mark.parametrize("calibration", [-0.1, 1.5, float("nan"), "no"])

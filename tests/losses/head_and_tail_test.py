@@ -158,9 +158,11 @@ def test_training_ranks_count_a_class_of_head_and_tail_once():
     problem = Problem()
     logits = problem.head()(problem.features, training=True)
     losses.SampledSoftmaxLoss()(problem.labels, logits)
-    lazy = logits._largeout_tag
+    tag = logits._largeout_tag
+    labels = tag.labels(problem.labels)
+    step = tag.step(labels, tag.have_labels(labels)).step
     scores = problem.features @ problem.embeddings.T + problem.bias
-    for row, ranks in enumerate(lazy.label_ranks(problem.labels).numpy()):
+    for row, ranks in enumerate(step.label_ranks().numpy()):
         positives = [y for y in problem.labels[row] if y >= 0]
         own = {c for c in problem.own[row] if c >= 0}
         drawn = [*own, *(c for c in problem.sampled if c not in own)]

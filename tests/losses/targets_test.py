@@ -185,8 +185,8 @@ def test_a_sum_over_all_classes_is_estimated_without_bias(sampler):
     @tf.function
     def estimates():
         def draw(_):
-            tag = head(problem.features, training=True)._largeout_tag
-            candidates = tag.draw_candidates(tag.label_matrix(problem.labels), False, "test")
+            step = head.step(problem.features, problem.labels, training=True)
+            candidates = step.candidates(remove_accidental_hits=False)
             return candidates.sum_over_classes(tf.math.softplus)
 
         return tf.map_fn(draw, tf.range(3000), tf.float32, parallel_iterations=1)

@@ -87,11 +87,8 @@ def test_fit_and_evaluate_of_a_model_without_training_argument_cause_no_warning(
 
 def test_a_loss_can_define_what_evaluate_reports():
     class Ours(losses.TaggedLoss):
-        def example_losses(self, tag, labels):
-            return tf.ones(tf.shape(labels)[0])
-
-        def evaluation_losses(self, tag, labels):
-            return tf.fill([tf.shape(labels)[0]], 7.0)
+        def of_step(self, step):
+            return tf.fill([len(step.features)], 1.0 if step.training else 7.0)
 
     head = make_head()
     assert float(Ours()(LABELS, head(FEATURES, training=True))) == 1

@@ -7,20 +7,20 @@ import pytest
 import tensorflow as tf
 
 from tests.slow import slow_but
-from tf_largeout.tags.labels import as_label_matrix, first_occurrences
+from tf_largeout.steps.labels import as_labels, first_occurrences
 
 ROWS = [[3, 1], [2, -1], [0, 4]]
 NUM_CLASSES = 9
 
 
 def in_graph(features_shape, labels_shape, dtype=tf.int64):
-    """Runs `as_label_matrix` in a graph that knows only the given shapes."""
+    """Runs `as_labels` in a graph that knows only the given shapes."""
 
     @tf.function(
         input_signature=[tf.TensorSpec(labels_shape, dtype), tf.TensorSpec(features_shape)]
     )
     def matrix(labels, features):
-        return as_label_matrix(labels, features, NUM_CLASSES)
+        return as_labels(labels, features, NUM_CLASSES).ids
 
     return matrix
 
@@ -81,7 +81,7 @@ def test_mismatched_shapes_raise_an_error_at_run_time(unknown, shape):
 
 def test_excluded_classes_of_a_sequence_need_a_time_dimension():
     with pytest.raises(ValueError, match=r"must have the shape \(4, 3, n\). Received"):
-        as_label_matrix(np.zeros((4, 8), np.int64), tf.zeros((4, 3, 2)), NUM_CLASSES)
+        as_labels(np.zeros((4, 8), np.int64), tf.zeros((4, 3, 2)), NUM_CLASSES)
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (12,), (4, 3, 1, 1)])
@@ -98,20 +98,20 @@ def test_an_empty_batch_of_unknown_rank_keeps_its_width():
 @pytest.mark.parametrize("dtype", [tf.int32, tf.int64, tf.uint64])
 def test_ragged_labels_are_padded(dtype):
     ragged = tf.cast(tf.ragged.constant([[3, 1], [2], [0, 4]]), dtype)
-    matrix = as_label_matrix(ragged, tf.zeros((3, 2)), num_classes=5)
+    matrix = as_labels(ragged, tf.zeros((3, 2)), num_classes=5).ids
     np.testing.assert_array_equal(matrix, ROWS)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64", "uint64"])
 def test_labels_of_every_integer_type_are_accepted(dtype):
-    matrix = as_label_matrix(np.array([5, 100], dtype), tf.zeros((2, 2)), num_classes=1000)
+    matrix = as_labels(np.array([5, 100], dtype), tf.zeros((2, 2)), num_classes=1000).ids
     np.testing.assert_array_equal(matrix, [[5], [100]])
 
 
 @pytest.mark.parametrize("label", [2**64 - 1, 2**63, 2**64 - 2**62])
 def test_unsigned_labels_that_int64_cannot_hold_are_out_of_range(label):
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"class ids in \[0, 9\)"):
-        as_label_matrix(np.array([3, label], "uint64"), tf.zeros((2, 2)), NUM_CLASSES)
+        as_labels(np.array([3, label], "uint64"), tf.zeros((2, 2)), NUM_CLASSES)
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_unsigned_labels_that_int64_cannot_hold_are_out_of_range(label):
 )
 def test_the_error_of_unsupported_labels_names_the_accepted_forms(labels):
     with pytest.raises(ValueError, match=r"(?s)padded with -1.*tf.ragged.constant.*Received"):
-        as_label_matrix(labels, tf.zeros((2, 2)), NUM_CLASSES)
+        as_labels(labels, tf.zeros((2, 2)), NUM_CLASSES)
 
 
 def test_the_error_of_sparse_labels_names_the_accepted_forms():
     sparse = tf.sparse.from_dense(np.eye(2, NUM_CLASSES, dtype=np.int64))
     with pytest.raises(ValueError, match="tf.ragged.constant.*type SparseTensor"):
-        as_label_matrix(sparse, tf.zeros((2, 2)), NUM_CLASSES)
+        as_labels(sparse, tf.zeros((2, 2)), NUM_CLASSES)
 
 
 def multi_hot(*rows):
@@ -144,19 +144,19 @@ def test_multi_hot_labels_raise_an_error(rows, width):
 
 def test_one_hot_labels_of_two_classes_raise_an_error():
     with pytest.raises(tf.errors.InvalidArgumentError, match="multi-hot"):
-        as_label_matrix(np.array([[0, 1], [1, 0]]), tf.zeros((2, 2)), num_classes=2)
+        as_labels(np.array([[0, 1], [1, 0]]), tf.zeros((2, 2)), num_classes=2)
 
 
 def test_multi_hot_labels_of_sequences_raise_an_error():
     labels = multi_hot([1], [2], [3], [4, 5]).reshape(2, 2, NUM_CLASSES)
     with pytest.raises(tf.errors.InvalidArgumentError, match="multi-hot"):
-        as_label_matrix(labels, tf.zeros((2, 2, 3)), NUM_CLASSES)
+        as_labels(labels, tf.zeros((2, 2, 3)), NUM_CLASSES)
 
 
 def test_the_advice_for_multi_hot_labels_gives_their_ids():
     y = multi_hot([3, 5], [], [0])
     ids = tf.ragged.boolean_mask(tf.range(NUM_CLASSES) + tf.zeros_like(y, tf.int32), y > 0)
-    matrix = as_label_matrix(ids, tf.zeros((3, 2)), NUM_CLASSES)
+    matrix = as_labels(ids, tf.zeros((3, 2)), NUM_CLASSES).ids
     np.testing.assert_array_equal(matrix, [[3, 5], [-1, -1], [0, -1]])
 
 
@@ -172,13 +172,13 @@ def test_the_advice_for_multi_hot_labels_gives_their_ids():
     ],
 )
 def test_valid_ids_of_0_and_1_are_accepted(labels, num_classes):
-    matrix = as_label_matrix(np.array(labels), tf.zeros((len(labels), 2)), num_classes)
+    matrix = as_labels(np.array(labels), tf.zeros((len(labels), 2)), num_classes).ids
     np.testing.assert_array_equal(matrix, labels)
 
 
 def test_sequences_with_labels_0_and_1_are_accepted():
     labels = np.array([[0, 1, 1], [1, 1, 0]])  # As many positions as classes.
-    matrix = as_label_matrix(labels, tf.zeros((2, 3, 4)), num_classes=3)
+    matrix = as_labels(labels, tf.zeros((2, 3, 4)), num_classes=3).ids
     np.testing.assert_array_equal(matrix, labels.reshape(6, 1))
 
 

@@ -91,7 +91,7 @@ def as_labels(
     features: tf.Tensor,
     num_classes: int,
     ignore_class: int | None = None,
-    takes_soft_targets: bool = True,
+    takes_soft_targets: bool = False,
 ) -> Labels:
     """Checks labels, and returns them as `Labels`; `B` is the product of leading dimensions.
 

@@ -47,9 +47,8 @@ def logits_of(layer, features):
 class Both(losses.ZLoss):
     """The sum of two losses."""
 
-    def example_losses(self, tag, labels):
-        other = losses.TaylorSoftmaxLoss().example_losses(tag, labels)
-        return super().example_losses(tag, labels) + other
+    def of_step(self, step):
+        return super().of_step(step) + losses.TaylorSoftmaxLoss().of_step(step)
 
 
 @pytest.mark.parametrize(

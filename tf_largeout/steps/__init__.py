@@ -1,0 +1,1 @@
+"""Steps: what output layers pass to losses and metrics."""
