@@ -228,19 +228,6 @@ def test_weights_without_folds_replace_weights_with_folds(form, tmp_path):
     assert bits(late) == bits(early)
 
 
-def test_files_of_versions_without_folds_can_be_loaded():
-    layer, model = factored_models.head(), new_model()
-    layer.build([None, DIM])
-    model.set_weights(trained_weights())
-    assert num_folds(model) > 0
-    store = {str(i): weight.numpy() for i, weight in enumerate(layer.weights[:-2])}
-    model.layers[-1].load_own_variables(store)
-    assert num_folds(model) == 0
-    assert bits(model) == [weight.numpy().tobytes() for weight in layer.weights]
-    with pytest.raises(ValueError, match="expected 11 variables"):
-        layer.load_own_variables({"0": store["0"]})
-
-
 @pytest.mark.slow
 def test_training_applies_pending_folds_only_to_the_rows_it_reads():
     """Only computing the logits reads all rows, and these losses do not use logits."""
