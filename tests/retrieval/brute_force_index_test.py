@@ -174,7 +174,7 @@ def test_exclusions_of_many_lengths_use_one_graph():
     for count in (1, 2, 3, 4, 5, 7, 8):
         found = index.top_k(QUERIES, 1, exclude=best[:, :count])[1].numpy()
         np.testing.assert_array_equal(found[:, 0], best[:, count])
-    assert len(index._compiled._functions) == 5  # Up to 1, 2, 4 and 8 ids, and none.
+    assert len(index._built()._graphs) == 5  # Up to 1, 2, 4 and 8 ids, and none.
 
 
 def test_packed_rows_are_bit_identical_after_changes_and_loading(tmp_path):

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from tf_largeout.arguments import boolean, is_int8
-from tf_largeout.retrieval.index import Index
+from tf_largeout.retrieval.index import Index, Search
 from tf_largeout.retrieval.quantized_rows import QuantizedRows
 from tf_largeout.retrieval.rows import Rows
 from tf_largeout.types import TensorLike
 
 
-class BruteForceIndex(Index[Rows]):
+class BruteForceIndex(Index[Search]):
     """Finds the `k` classes with the highest `<w_c, query> + b_c`, exactly.
 
     It accepts any array of class rows, such as those of a model. A search reads all rows in
@@ -55,28 +55,26 @@ class BruteForceIndex(Index[Rows]):
             ValueError: If their shapes are wrong, there are no rows, or a number is not finite.
         """
         kind = QuantizedRows if self._is_quantized else Rows
-        rows = self._searched(kind.of(class_embeddings, bias))
-        with self._changes:
-            self._take(rows)
+        self._use(self._search_of(kind.of(class_embeddings, bias)))
         return self
 
-    def _search_after(self, search: Rows, rows: Rows, ids: np.ndarray) -> Rows:
-        return self._searched(rows)
+    def _after(self, search: Search, rows: Rows, ids: np.ndarray) -> Search:
+        return self._search_of(rows)
 
     def _settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"packed": self._packed}
         if self._is_quantized:
-            matrix = self._built().matrix
+            matrix = self._built().rows.matrix
             settings["quantized"] = {"dim": matrix.dim, "has_bias": matrix.has_bias}
         return settings
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> Rows:
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> Search:
         self._packed = settings.get("packed", True)
         quantized = settings.get("quantized")
         self._is_quantized = quantized is not None
         if quantized is not None:
-            return QuantizedRows.restored(arrays, **quantized)
-        return self._searched(Rows.of_arrays(arrays))
+            return Search(QuantizedRows.restored(arrays, **quantized))
+        return self._search_of(Rows.of_arrays(arrays))
 
-    def _searched(self, rows: Rows) -> Rows:
-        return rows.packed() if self._packed and not self._is_quantized else rows
+    def _search_of(self, rows: Rows) -> Search:
+        return Search(rows.packed() if self._packed and not self._is_quantized else rows)

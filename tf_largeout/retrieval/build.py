@@ -14,8 +14,8 @@ from tf_largeout.retrieval.brute_force_index import BruteForceIndex
 from tf_largeout.retrieval.hnsw_index import HnswIndex
 from tf_largeout.retrieval.index import Index
 from tf_largeout.retrieval.inverted_file_index import InvertedFileIndex
-from tf_largeout.retrieval.rows import Rows, rows_of
-from tf_largeout.retrieval.sample_queries import lowest_of_best, noisy_rows, some_of
+from tf_largeout.retrieval.recall import lowest_of_best, sample_queries
+from tf_largeout.retrieval.rows import Rows
 from tf_largeout.types import TensorLike
 
 _SECONDS, _LEAST_CALLS = 0.5, 5
@@ -91,12 +91,7 @@ def build(
     k, batch_size = whole_number("k", k), whole_number("batch_size", batch_size)
     names = _checked(kinds, recall)
     rows = Rows.of(class_embeddings, bias)
-    if queries is None:
-        sample = noisy_rows(rows)
-    else:
-        sample = some_of(rows_of("queries", queries, rows.matrix.dim))
-    if not len(sample):
-        raise ValueError("`queries` must contain at least one query. Received: none.")
+    sample = sample_queries(rows, queries)
     lowest = lowest_of_best(rows, sample, k)
     found = {}
     for name in names:

@@ -1,18 +1,24 @@
 """`HnswIndex`: finds most of the best classes in a graph of neighbors, by hnswlib."""
 
+import pickle
+import tempfile
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from tf_largeout.arguments import share, whole_number
-from tf_largeout.retrieval.graph_rows import GraphRows, hnswlib
-from tf_largeout.retrieval.index import Index
-from tf_largeout.retrieval.rows import Rows, rows_of
-from tf_largeout.retrieval.sample_queries import noisy_rows, some_of
-from tf_largeout.types import TensorLike
+from tf_largeout.arguments import whole_number
+from tf_largeout.classes.best_scores import are_among
+from tf_largeout.retrieval.index import Answer, Search
+from tf_largeout.retrieval.recall import MeasuredIndex, lowest_of_best
+from tf_largeout.retrieval.rows import Rows, best_of
+
+_RECALLED = 10  # results per query for which `fitted_effort` measures the recall
+_EFFORTS = [16 * 2**power for power in range(9)]
 
 
-class HnswIndex(Index[GraphRows]):
+class HnswIndex(MeasuredIndex["GraphRows"]):
     """Finds most of the `k` classes with the highest `<w_c, query> + b_c` in a graph.
 
     An adapter for the HNSW graph of the library hnswlib (`pip install hnswlib`). Whether it is
@@ -54,52 +60,23 @@ class HnswIndex(Index[GraphRows]):
         ef_construction: int = 200,
         max_neighbors: int = 16,
     ) -> None:
-        super().__init__()
+        super().__init__(recall_target, measures=ef_search is None)
         hnswlib()
-        self.recall_target = share("recall_target", recall_target)
         self._ef_search = whole_number("ef_search", ef_search, or_none=True)
         self.ef_construction = whole_number("ef_construction", ef_construction)
         self.max_neighbors = whole_number("max_neighbors", max_neighbors, 2)
 
-    def build(
-        self,
-        class_embeddings: TensorLike,
-        bias: TensorLike | None = None,
-        queries: TensorLike | None = None,
-    ) -> "HnswIndex":
-        """Sets the class rows to search; replaces those of an earlier `build`.
+    def _fitted(self, rows: Rows) -> "GraphRows":
+        effort = self._ef_search or 1
+        return GraphRows.fitted(rows, effort, self.ef_construction, self.max_neighbors)
 
-        Args:
-            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
-            bias: Float `[num_classes]`, or None.
-            queries: As in `InvertedFileIndex.build`.
-
-        Returns:
-            The index itself.
-
-        Raises:
-            ValueError: If their shapes are wrong, there are no rows, or a number is not finite.
-        """
-        rows = Rows.of(class_embeddings, bias)
-        sample = None if queries is None else rows_of("queries", queries, rows.matrix.dim)
-        search = GraphRows.fitted(
-            rows, self._ef_search or 1, self.ef_construction, self.max_neighbors
-        )
-        if self._ef_search is None:
-            measured = noisy_rows(rows) if sample is None else some_of(sample)
-            if len(measured):
-                search.effort = search.fitted_effort(measured, self.recall_target)
-        with self._changes:
-            self._take(search)
-        return self
+    def _measure(self, search: "GraphRows", queries: tf.Tensor, are_rows: bool) -> None:
+        search.effort = search.fitted_effort(queries, self.recall_target)
 
     @property
     def ef_search(self) -> int:
         """Number of candidates that a query for 10 classes keeps."""
         return self._built().effort
-
-    def _search_after(self, search: GraphRows, rows: Rows, ids: np.ndarray) -> GraphRows:
-        return search.with_rows(rows, ids)
 
     def _settings(self) -> dict[str, Any]:
         search = self._built()
@@ -110,7 +87,146 @@ class HnswIndex(Index[GraphRows]):
             "effort": search.effort,
         }
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> GraphRows:
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> "GraphRows":
         for name in ("recall_target", "ef_construction", "max_neighbors"):
             setattr(self, name, settings[name])
         return GraphRows.of_arrays(arrays, settings["effort"])
+
+
+class GraphRows(Search):
+    """Class rows, and a graph of them.
+
+    A graph of hnswlib searches for the largest inner product. The bias is one more number of
+    each row, and 1 in each query.
+
+    Args:
+        rows: The class rows.
+        graph: A `hnswlib.Index` of them, which is not changed.
+        effort: How many candidates a query for 10 classes keeps (`ef`).
+
+    Attributes:
+        rows, graph, effort: As above.
+    """
+
+    def __init__(self, rows: Rows, graph: Any, effort: int) -> None:
+        super().__init__(rows)
+        self.graph, self.effort = graph, effort
+
+    @classmethod
+    def fitted(
+        cls, rows: Rows, effort: int, ef_construction: int, max_neighbors: int
+    ) -> "GraphRows":
+        """Builds the graph.
+
+        Args:
+            rows: The class rows, none of them removed.
+            effort: As above.
+            ef_construction: How many candidates are kept when a row is added.
+            max_neighbors: Number of edges per row (`M`).
+        """
+        values = _with_bias(rows, np.arange(len(rows.alive)))
+        graph = hnswlib().Index(space="ip", dim=values.shape[1])
+        graph.init_index(
+            max_elements=len(values), M=max_neighbors, ef_construction=ef_construction
+        )
+        graph.add_items(values, np.arange(len(values)))
+        return cls(rows, graph, effort)
+
+    @classmethod
+    def of_arrays(cls, arrays: dict[str, np.ndarray], effort: int) -> "GraphRows":
+        """Restores rows and graph from the result of `arrays`."""
+        rows = Rows.of_arrays(arrays)
+        width = rows.matrix.dim + rows.matrix.has_bias
+        graph = hnswlib().Index(space="ip", dim=width)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(arrays["graph"].data)
+            file.flush()
+            graph.load_index(file.name)
+        return cls(rows, graph, effort)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the arrays of rows and graph, by name."""
+        with tempfile.NamedTemporaryFile() as file:
+            self.graph.save_index(file.name)
+            graph = np.fromfile(file.name, np.uint8)
+        return {**self.rows.arrays(), "graph": graph}
+
+    def with_rows(self, rows: Rows, changed: np.ndarray) -> "GraphRows":
+        """Returns a search over `rows`; those in `changed`, int64 `[n]`, differ."""
+        graph = pickle.loads(pickle.dumps(self.graph))
+        if len(rows.alive) > graph.get_max_elements():
+            graph.resize_index(len(rows.alive))
+        for removed in changed[~rows.alive[changed]].tolist():
+            graph.mark_deleted(removed)
+        there = changed[rows.alive[changed]]
+        if len(there):
+            graph.add_items(_with_bias(rows, there), there)
+        return GraphRows(rows, graph, self.effort)
+
+    def scores_all(self, k: int) -> bool:
+        return k > self.rows.alive.sum()
+
+    def find(self, queries: tf.Tensor, k: int, exclude: tf.Tensor | None) -> Answer:
+        """See `Search.find`. It finds one more candidate per excluded class."""
+        count = k if exclude is None else k + tf.shape(exclude)[1]
+        ids = tf.numpy_function(self._candidates, [queries, count, k], tf.int64)
+        ids.set_shape([queries.shape[0], None])
+        if exclude is not None:
+            ids = tf.where(are_among(ids, exclude), tf.constant(-1, tf.int64), ids)
+        return best_of(self.rows.matrix, queries, ids, k)
+
+    def fitted_effort(self, queries: tf.Tensor, target: float) -> int:
+        """Returns the smallest of some efforts that finds a share `target` of the best classes.
+
+        Args:
+            queries: float32 `[n, dim]`, n at least 1.
+            target: In (0, 1].
+        """
+        k = min(_RECALLED, len(self.rows.alive))
+        lowest = lowest_of_best(self.rows, queries, k)
+        for effort in _EFFORTS:
+            found = GraphRows(self.rows, self.graph, effort).top_k(queries, k)[0]
+            if np.mean(found.numpy() >= lowest) >= target or effort >= len(self.rows.alive):
+                break
+        return effort
+
+    def _candidates(self, features: np.ndarray, count: int, k: int) -> np.ndarray:
+        """Returns ids of the best `count` classes that the graph finds, int64 `[B, count]`."""
+        count = int(min(count, self.rows.alive.sum()))
+        if not len(features):
+            return np.zeros([0, count], np.int64)
+        queries = features
+        if self.rows.matrix.has_bias:
+            queries = np.concatenate([features, np.ones_like(features[:, :1])], axis=1)
+        self.graph.set_ef(int(max(count, self.effort * max(1.0, k / _RECALLED))))
+        try:
+            return self.graph.knn_query(queries, count)[0].astype(np.int64)
+        except RuntimeError:  # the graph does not lead to so many classes
+            return self.rows.top_k(tf.constant(queries[:, : self.rows.matrix.dim]), count)[
+                1
+            ].numpy()
+
+
+def hnswlib() -> ModuleType:
+    """Returns the library.
+
+    Raises:
+        ImportError: If it is not installed.
+    """
+    try:
+        import hnswlib
+    except ImportError as error:
+        raise ImportError(
+            "HnswIndex needs the package hnswlib. Install it: pip install hnswlib. It is "
+            "compiled from source, for which you need a C++ compiler."
+        ) from error
+    return hnswlib
+
+
+def _with_bias(rows: Rows, ids: np.ndarray) -> np.ndarray:
+    """Returns class rows, followed by their biases if there are any."""
+    embeddings, bias = rows.matrix.variables()
+    found = tf.gather(embeddings, ids).numpy()
+    if bias is None:
+        return found
+    return np.concatenate([found, tf.gather(bias, ids).numpy()[:, np.newaxis]], axis=1)

@@ -3,38 +3,124 @@
 import abc
 import os
 import threading
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import is_whole
 from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.filtered_top_k import class_ids, exclusions, require_width
 from tf_largeout.retrieval import index_file
-from tf_largeout.retrieval.compiled_search import CompiledSearch
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike
 from tf_largeout.wrong_arguments import OF_INDEXES, refuse_wrong_arguments_of
 
+Answer = tuple[tf.Tensor, tf.Tensor]
 
-class Search(Protocol):
-    """An immutable search structure over class rows. Each change creates a new structure."""
+_MOST_GRAPHS = 16
 
-    @property
-    def rows(self) -> Rows:
-        """The class rows."""
+
+class Search:
+    """An immutable search over class rows: a pass over all of them, which is exact.
+
+    Each change creates a new search. A subclass adds a structure, and defines `scores_all`,
+    `find`, `with_rows` and `arrays`.
+
+    Args:
+        rows: The class rows.
+
+    Attributes:
+        rows: As above.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self._graphs: dict[tuple[int, int | None], Callable[..., Answer]] = {}
+
+    def scores_all(self, k: int) -> bool:
+        """Returns whether a search for `k` classes scores all classes."""
+        return True
+
+    def find(self, queries: tf.Tensor, k: int, exclude: tf.Tensor | None) -> Answer:
+        """Returns the best classes that the structure leads to.
+
+        Args:
+            queries: float32 `[B, dim]`, finite.
+            k: At least 1, and `scores_all(k)` is false.
+            exclude: int64 `[B, n]`, padded with -1; or None.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define `find`.")
+
+    def with_rows(self, rows: Rows, changed: np.ndarray) -> "Search":
+        """Returns a search over `rows`, which differ from these only in `changed`, `[n]`."""
+        return Search(rows)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the arrays of its state, by name, including those of the rows."""
+        return self.rows.arrays()
 
     def top_k(
         self,
         queries: tf.Tensor,
         k: int,
+        exclude: TensorLike | None = None,
+        allowed: TensorLike | None = None,
+    ) -> Answer:
+        """Like `Index.top_k`, for float32 queries `[B, dim]`; it checks the filters."""
+        if allowed is not None or self.scores_all(k):
+            return self.rows.top_k(queries, k, exclude, allowed)
+        if exclude is not None:
+            exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
+        queries = checks.finite(queries, "The queries must be finite")
+        found = self.find(queries, k, exclude)
+        return self.rows.found_or_exact(found, queries, k, exclude)
+
+    def answer(
+        self,
+        queries: tf.Tensor,
+        k: int,
         exclude: TensorLike | None,
         allowed: TensorLike | None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Like `Index.top_k`. The caller has checked the arguments, except the filters."""
+    ) -> Answer:
+        """Like `top_k`, but eager calls run as one graph per `k`, of which it keeps 16.
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Returns the arrays of its state, by name, including those of `rows.arrays`."""
+        Calling ops eagerly can take longer than the search.
+        """
+        if allowed is not None or not tf.executing_eagerly():
+            return self.top_k(queries, k, exclude, allowed)
+        if exclude is None:
+            return self._graph(k, None)(queries)
+        require_width(exclude, self.rows.matrix.num_classes)
+        ids = class_ids("exclude", exclude)
+        if ids.shape.rank != 2 or ids.shape[0] != queries.shape[0]:
+            return self.top_k(queries, k, ids)  # raises the error
+        # Pads to a power of 2, so that lists of many lengths share a graph.
+        width = 1 << max(ids.shape[1] - 1, 0).bit_length()
+        padding = [[0, 0], [0, width - ids.shape[1]]]
+        return self._graph(k, width)(queries, tf.pad(ids, padding, constant_values=-1))
+
+    def _graph(self, k: int, width: int | None) -> Callable[..., Answer]:
+        """Returns the graph for `k`, and for exclusions of this width, or None for none."""
+        graph = self._graphs.pop((k, width), None)
+        if graph is None:
+            specs = [tf.TensorSpec([None, self.rows.matrix.dim], tf.float32)]
+            specs += [] if width is None else [tf.TensorSpec([None, width], tf.int64)]
+
+            def run(*arguments: tf.Tensor) -> Answer:  # default arguments would make calls slow
+                queries, exclude = arguments if width is not None else (*arguments, None)
+                return self.top_k(queries, k, exclude)
+
+            graph = tf.function(run, autograph=False).get_concrete_function(*specs)
+        self._graphs[k, width] = graph  # the last one is the one used last
+        if len(self._graphs) > _MOST_GRAPHS:
+            del self._graphs[next(iter(self._graphs))]
+        return graph
 
 
 SearchT = TypeVar("SearchT", bound=Search)
@@ -56,12 +142,8 @@ class Index(abc.ABC, Generic[SearchT]):
         return super().__new__(cls)
 
     def __init__(self) -> None:
-        self._compiled: CompiledSearch | None = None
+        self._search: SearchT | None = None
         self._changes = threading.Lock()
-
-    @abc.abstractmethod
-    def _search_after(self, search: SearchT, rows: Rows, ids: np.ndarray) -> SearchT:
-        """Returns the search over `rows`, which differ from those of `search` only in `ids`."""
 
     @abc.abstractmethod
     def _settings(self) -> dict[str, Any]:
@@ -73,7 +155,7 @@ class Index(abc.ABC, Generic[SearchT]):
 
     def __len__(self) -> int:
         """Returns the number of classes, without removed ones; 0 before `build`."""
-        return 0 if self._compiled is None else int(self._built().rows.alive.sum())
+        return 0 if self._search is None else int(self._built().rows.alive.sum())
 
     @property
     def num_classes(self) -> int:
@@ -118,11 +200,11 @@ class Index(abc.ABC, Generic[SearchT]):
             tf.errors.InvalidArgumentError: If the queries are not finite, their scores overflow
                 float32, or an id of a filter is out of range.
         """
-        compiled = self._require_built()
+        search = self._built()
         if not (is_whole(k) and k >= 1):
             raise ValueError(f"`k` must be an integer of at least 1. Received: k={k!r}.")
-        queries = rows_of("queries", queries, compiled.search.rows.matrix.dim)
-        return compiled.top_k(queries, int(k), exclude, allowed)
+        queries = rows_of("queries", queries, search.rows.matrix.dim)
+        return search.answer(queries, int(k), exclude, allowed)
 
     def reconstruct(self, ids: TensorLike) -> np.ndarray:
         """Returns class rows as given to `build`, `add` or `update`, without biases.
@@ -185,7 +267,7 @@ class Index(abc.ABC, Generic[SearchT]):
             search = self._built()
             rows = search.rows.added(class_embeddings, bias)
             ids = np.arange(len(search.rows.alive), len(rows.alive))
-            self._take(self._search_after(search, rows, ids))
+            self._search = self._after(search, rows, ids)
             return ids
 
     def update(
@@ -205,7 +287,7 @@ class Index(abc.ABC, Generic[SearchT]):
             search = self._built()
             changed = search.rows.ids(ids)
             rows = search.rows.updated(changed, class_embeddings, bias)
-            self._take(self._search_after(search, rows, changed))
+            self._search = self._after(search, rows, changed)
 
     def remove(self, ids: TensorLike) -> None:
         """Removes classes, so that no search finds them.
@@ -219,7 +301,7 @@ class Index(abc.ABC, Generic[SearchT]):
         with self._changes:
             search = self._built()
             gone = search.rows.ids(ids)
-            self._take(self._search_after(search, search.rows.removed(gone), gone))
+            self._search = self._after(search, search.rows.removed(gone), gone)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Saves the index to one file. `path` never contains an incomplete file.
@@ -247,17 +329,18 @@ class Index(abc.ABC, Generic[SearchT]):
         """
         settings, arrays = index_file.read(path, cls.__name__)
         index = cls()
-        index._take(index._restore(settings, arrays))
+        index._search = index._restore(settings, arrays)
         return index
 
-    def _take(self, search: SearchT) -> None:
+    def _use(self, search: SearchT) -> None:
         """Uses `search` for all later searches."""
-        self._compiled = CompiledSearch(search)
+        with self._changes:
+            self._search = search
+
+    def _after(self, search: SearchT, rows: Rows, ids: np.ndarray) -> SearchT:
+        return cast(SearchT, search.with_rows(rows, ids))
 
     def _built(self) -> SearchT:
-        return self._require_built().search
-
-    def _require_built(self) -> CompiledSearch:
-        if self._compiled is None:
+        if self._search is None:
             raise ValueError("The index is empty. Call `build(class_embeddings)`, or `load`.")
-        return self._compiled
+        return self._search

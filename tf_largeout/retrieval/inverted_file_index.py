@@ -2,19 +2,30 @@
 
 import functools
 import math
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import share, whole_number
+from tf_largeout.arguments import whole_number
+from tf_largeout.classes.best_scores import best_left
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.retrieval.index import Index
-from tf_largeout.retrieval.list_numbers import measure, warn_if_many
-from tf_largeout.retrieval.listed_rows import ListedRows
-from tf_largeout.retrieval.rows import Rows, rows_of
-from tf_largeout.retrieval.sample_queries import noisy_rows, some_of
-from tf_largeout.types import TensorLike
+from tf_largeout.retrieval.index import Answer, Search
+from tf_largeout.retrieval.recall import MeasuredIndex, with_rounding
+from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
+from tf_largeout.search.inverted_file import InvertedFile
+
+MEASURED_K = (1, 10, 100)
+_QUERIES_AT_A_TIME = 64
+_MANY_LISTS = 100
+_TIMES_AS_MANY = 4  # lists in the next attempt
+# 8-bit scores select `_TIMES_K * k + _MORE` classes, which are then scored in float32.
+_TIMES_K, _MORE = 2, 16
+# On average, the searched lists have at least this number of members per result.
+_MEMBERS_FOR_EACH = 8
+_ROWS_AT_A_TIME = 2**13  # compared with all lists
 
 
 class ClassLists(NamedTuple):
@@ -37,7 +48,7 @@ class ClassLists(NamedTuple):
     probes_of_k: dict[int, int] | None = None
 
 
-class InvertedFileIndex(Index[ListedRows]):
+class InvertedFileIndex(MeasuredIndex["ListedRows"]):
     """Finds most of the `k` classes with the highest `<w_c, query> + b_c`, scoring only a few.
 
     Spherical k-means assigns the classes to lists. A query is compared with the mean row of
@@ -81,8 +92,7 @@ class InvertedFileIndex(Index[ListedRows]):
         num_probes: int | None = None,
         num_lists: int | None = None,
     ) -> None:
-        super().__init__()
-        self.recall_target = share("recall_target", recall_target)
+        super().__init__(recall_target, measures=num_probes is None)
         self._num_probes = whole_number("num_probes", num_probes, or_none=True)
         self._num_lists = whole_number("num_lists", num_lists, or_none=True)
         if num_probes is not None and num_lists is not None and num_probes > num_lists:
@@ -92,50 +102,15 @@ class InvertedFileIndex(Index[ListedRows]):
                 "a query searches all lists."
             )
 
-    def build(
-        self,
-        class_embeddings: TensorLike,
-        bias: TensorLike | None = None,
-        queries: TensorLike | None = None,
-    ) -> "InvertedFileIndex":
-        """Sets the class rows to search; replaces those of an earlier `build`.
+    def _fitted(self, rows: Rows) -> "ListedRows":
+        return ListedRows.fitted(rows, self._num_lists, {1: self._num_probes or 1})
 
-        It takes O(num_classes^1.5 dim) time.
-
-        Args:
-            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
-            bias: Float `[num_classes]`, or None.
-            queries: Float `[n, dim]`, a few hundred typical queries, such as the inputs of the
-                output layer for validation examples. `recall_target` is measured on 2,048 of
-                them, drawn at random. None, the default, uses class rows with added noise of
-                half their length. These are about as far from their best classes as typical
-                queries. For a better estimate, pass your own queries.
-
-        Returns:
-            The index itself.
-
-        Raises:
-            ValueError: If their shapes are wrong, there are no rows or no queries, or a number
-                is not finite.
-        """
-        rows = Rows.of(class_embeddings, bias)
-        sample = None if queries is None else rows_of("queries", queries, rows.matrix.dim)
-        if sample is not None and not len(sample):
-            raise ValueError("`queries` must contain at least one query. Received: none.")
-        search = ListedRows.fitted(rows, self._num_lists, {1: self._num_probes or 1})
-        if self._num_probes is None:
-            measured = noisy_rows(rows) if sample is None else some_of(sample)
-            if len(measured):
-                numbers = measure(search, measured, self.recall_target)
-                if (
-                    sample is None
-                ):  # the best class is usually the row itself, which is too easy
-                    numbers[1] = max(numbers.values())
-                search.probes_of_k = numbers
-                warn_if_many(search.probes_of_k, search.num_lists, self.recall_target)
-        with self._changes:
-            self._take(search)
-        return self
+    def _measure(self, search: "ListedRows", queries: tf.Tensor, are_rows: bool) -> None:
+        numbers = measure(search, queries, self.recall_target)
+        if are_rows:  # the best class is usually the row itself, which is too easy
+            numbers[1] = max(numbers.values())
+        search.probes_of_k = numbers
+        warn_if_many(numbers, search.num_lists, self.recall_target)
 
     @property
     def num_probes(self) -> int:
@@ -187,17 +162,7 @@ class InvertedFileIndex(Index[ListedRows]):
         k: int | tf.Tensor,
         exclude: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the best classes of the best lists, scored by `scorer`, with our ops.
-
-        Args:
-            scorer: Scores the classes; it has the rows of this index.
-            queries: float32 `[B, dim]`, finite.
-            k: At least 0.
-            exclude: int64 `[B, n]`, padded with negative ids; or None.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
-        """
+        """Like `Search.find` for any `k`, with scores by `scorer`, which has the same rows."""
         search = self._built()
 
         def best_of(num_probes: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -212,15 +177,270 @@ class InvertedFileIndex(Index[ListedRows]):
             answer = functools.partial(tf.cond, k <= most, best, answer)
         return answer()
 
-    def _search_after(self, search: ListedRows, rows: Rows, ids: np.ndarray) -> ListedRows:
-        return search.with_rows(rows, ids)
-
     def _settings(self) -> dict[str, Any]:
         return {
             "probes_of_k": sorted(self._built().probes_of_k.items()),
             "recall_target": self.recall_target,
         }
 
-    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> ListedRows:
+    def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> "ListedRows":
         self.recall_target = settings["recall_target"]
         return ListedRows.of_arrays(arrays, dict(settings["probes_of_k"]))
+
+
+class ListedRows(Search):
+    """Class rows, and an inverted file of them.
+
+    Args:
+        rows: The class rows.
+        file: Lists of them.
+        probes_of_k: How many lists a query for `k` classes searches, for some values of `k`.
+
+    Attributes:
+        rows, file, probes_of_k: As above.
+        num_lists: Number of lists.
+    """
+
+    def __init__(self, rows: Rows, file: InvertedFile, probes_of_k: dict[int, int]) -> None:
+        super().__init__(rows)
+        self.file, self.probes_of_k = file, probes_of_k
+        self.num_lists: int = file.health()["num_lists"]
+
+    @classmethod
+    def fitted(
+        cls, rows: Rows, num_lists: int | None, probes_of_k: dict[int, int]
+    ) -> "ListedRows":
+        """Assigns the rows to lists by k-means.
+
+        Args:
+            rows: The class rows.
+            num_lists: Number of lists; None for about `4 sqrt(num_classes)`.
+            probes_of_k: As above.
+        """
+        file = _new_file(rows, num_lists, {})
+        file.fit(*rows.matrix.variables())
+        return cls(rows, file, probes_of_k)
+
+    @classmethod
+    def of_arrays(
+        cls, arrays: dict[str, np.ndarray], probes_of_k: dict[int, int]
+    ) -> "ListedRows":
+        """Restores rows and lists from the result of `arrays`, without a copy."""
+        state = {name: array for name, array in arrays.items() if name in InvertedFile.PARTS}
+        rows = Rows.of_arrays(arrays)
+        return cls(rows, _new_file(rows, len(state["means"]), state), probes_of_k)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns the arrays of rows and lists, by name, without `probes_of_k`."""
+        return {**self.rows.arrays(), **self.file.arrays()}
+
+    def with_rows(self, rows: Rows, changed: np.ndarray) -> "ListedRows":
+        """Returns a search over `rows`; assigns those in `changed`, int64 `[n]`, to lists."""
+        means, mean_bias, list_of_row = self.file.lists()
+        num_new = len(rows.alive) - len(list_of_row)
+        list_of_row = np.concatenate([list_of_row, np.zeros(num_new, np.int64)])
+        there = changed[rows.alive[changed]]
+        directions = tf.math.l2_normalize(means, axis=1)
+        for first in range(0, len(there), _ROWS_AT_A_TIME):
+            some = there[first : first + _ROWS_AT_A_TIME]
+            cosines = tf.matmul(rows.matrix.rows(some), directions, transpose_b=True)
+            list_of_row[some] = tf.argmax(cosines, axis=1).numpy()
+        file = _new_file(rows, len(means), {})
+        file.deal(*rows.matrix.variables(), means, mean_bias, list_of_row)
+        return ListedRows(rows, file, self.probes_of_k)
+
+    def scores_all(self, k: int) -> bool:
+        return self.probes(k) >= self.num_lists
+
+    def find(self, queries: tf.Tensor, k: int, exclude: tf.Tensor | None) -> Answer:
+        return self.best_of_lists(self.rows.matrix, queries, k, self.probes(k), exclude)
+
+    def probes(self, k: int) -> int:
+        """Returns how many lists to search for `k` classes."""
+        measured = [other for other in self.probes_of_k if other >= k]
+        if measured:
+            return self.probes_of_k[min(measured)]
+        mean_size = self.rows.matrix.num_classes / self.num_lists
+        enough = math.ceil(_MEMBERS_FOR_EACH * k / mean_size)
+        return max(enough, *self.probes_of_k.values())
+
+    def best_of_lists(
+        self,
+        scorer: ClassScorer,
+        queries: tf.Tensor,
+        k: int | tf.Tensor,
+        num_probes: int,
+        exclude: tf.Tensor | None = None,
+    ) -> Answer:
+        """Returns the best classes of the best lists, chosen by 8-bit scores and scored again.
+
+        Each result depends only on its query and its exclusions. A query searches more lists if
+        its lists have too few classes left, or no more members than it excludes.
+        `queries` and `exclude` are those of `Search.find`, `k` is at least 0. `scorer` scores
+        the classes.
+        """
+        count = tf.maximum(tf.minimum(_TIMES_K * k + _MORE, scorer.num_classes), k)
+
+        def candidates(
+            queries: tf.Tensor, exclude: tf.Tensor | None, num_probes: int
+        ) -> tuple[tf.Tensor]:
+            if exclude is None:
+                return (self.file.search(queries, count, num_probes)[1],)
+            found = self.file.search(queries, count + tf.shape(exclude)[1], num_probes)
+            return (best_left(*found, exclude, count)[1],)
+
+        numbers = numbers_of_lists(num_probes, self.num_lists)
+        mean_size = scorer.num_classes / self.num_lists
+        (ids,) = search_until_full(candidates, queries, exclude, numbers, mean_size)
+        return best_of(scorer, queries, ids, k)
+
+
+def _new_file(rows: Rows, num_lists: int | None, values: dict[str, np.ndarray]) -> InvertedFile:
+    """Creates an inverted file for `rows`, unfitted, or with `values` of its parts."""
+    file = InvertedFile(num_lists)
+    file.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker(values))
+    return file
+
+
+def numbers_of_lists(first: int, num_lists: int) -> list[int]:
+    """Returns the numbers of lists to search in each attempt, rising to `num_lists`."""
+    numbers = []
+    while first < num_lists:
+        numbers.append(first)
+        first *= _TIMES_AS_MANY
+    return [*numbers, num_lists]
+
+
+def search_until_full(
+    search: Callable[[tf.Tensor, tf.Tensor | None, Any], tuple[tf.Tensor, ...]],
+    queries: tf.Tensor,
+    exclude: tf.Tensor | None,
+    numbers: Sequence[int | tf.Tensor],
+    mean_size: float,
+) -> tuple[tf.Tensor, ...]:
+    """Returns the results of `search`, with as many lists per query as it needs.
+
+    A query searches the next number of lists if its lists have too few classes, or might have
+    too few because of its exclusions. So no result depends on other queries.
+
+    Args:
+        search: A function of queries, their exclusions and a number of lists. It returns
+            tensors `[B, m]`, the last of which has ids, padded with -1.
+        queries: `[B, dim]`.
+        exclude: int64 `[B, n]`, where negative ids exclude nothing; or None.
+        numbers: Rising numbers of lists, one per attempt.
+        mean_size: Mean number of classes in a list.
+    """
+    found = search(queries, exclude, numbers[0])
+    if len(numbers) == 1:
+        return found
+    ids = found[-1]
+    is_short = tf.reduce_any(ids < 0, axis=1)
+    if exclude is not None:
+        excluded = tf.math.count_nonzero(exclude >= 0, axis=1, dtype=tf.int32)
+        members = tf.cast(numbers[0], tf.float32) * mean_size
+        too_few = tf.cast(excluded + tf.shape(ids)[1], tf.float32) > members
+        is_short |= (excluded > 0) & too_few
+    short = tf.where(is_short)
+
+    def search_more() -> tuple[tf.Tensor, ...]:
+        some = None if exclude is None else tf.gather_nd(exclude, short)
+        more = search_until_full(
+            search, tf.gather_nd(queries, short), some, numbers[1:], mean_size
+        )
+        pairs = zip(found, more, strict=True)
+        return tuple(tf.tensor_scatter_nd_update(one, short, other) for one, other in pairs)
+
+    return tf.cond(tf.size(short) > 0, search_more, lambda: found)
+
+
+def measure(searched: ListedRows, queries: tf.Tensor, target: float) -> dict[int, int]:
+    """Returns the smallest numbers of lists that find a share `target` of the best `k` classes.
+
+    The first estimate is computed from the exact results: in which lists they are, and in which
+    order a query searches lists. Then real searches correct the estimate. They can differ from
+    it, because they order lists by 8-bit means and may miss a few classes in the lists that
+    they search. A class whose score equals that of the last of the best `k` counts as found.
+
+    Args:
+        searched: The inverted file.
+        queries: float32 `[n, dim]`, n at least 1.
+        target: In (0, 1].
+
+    Returns:
+        A number of lists for each `k` in `MEASURED_K`. A `k` above the number of classes is
+        replaced by the number of classes.
+    """
+    num_classes = searched.rows.matrix.num_classes
+    measured = sorted({min(k, num_classes) for k in MEASURED_K})
+    scores, ids = (one.numpy() for one in searched.rows.top_k(queries, measured[-1]))
+    needed = _needed(searched, queries.numpy(), ids)
+    return {
+        k: _least_of(searched, queries, scores[:, :k], needed[:, :k], target) for k in measured
+    }
+
+
+def _least_of(
+    searched: ListedRows,
+    queries: tf.Tensor,
+    scores: np.ndarray,
+    needed: np.ndarray,
+    target: float,
+) -> int:
+    """Returns the number of lists for one `k`, from `scores` and `needed` of the best `k`."""
+    k, last = scores.shape[1], math.ceil(target * scores.size - 1e-6) - 1
+    lowest = with_rounding(scores[:, -1:])
+
+    def is_enough(number: int) -> bool:
+        found, _ = searched.best_of_lists(searched.rows.matrix, queries, k, number)
+        return bool((found.numpy() >= lowest).mean() >= target)
+
+    guess = int(np.partition(needed.ravel(), last)[last])
+    return _least(guess, searched.num_lists, is_enough)
+
+
+def _least(guess: int, most: int, is_enough: Callable[[int], bool]) -> int:
+    """Returns about the smallest number that is enough, searching near `guess`."""
+    number = min(guess, most)
+    if number == most or is_enough(number):
+        while number > 1 and is_enough(number - 1):
+            number -= 1
+        return number
+    while number < most and not is_enough(number):
+        number += 1 + number // 50
+    return min(number, most)
+
+
+def warn_if_many(numbers: dict[int, int], num_lists: int, target: float) -> None:
+    """Warns if a query for a few classes must search most of many lists."""
+    k = min(max(numbers), 10)
+    if target < 1 and num_lists >= _MANY_LISTS and 2 * numbers[k] > num_lists:
+        warnings.warn(
+            f"To find {target:.0%} of the best {k} classes, an InvertedFileIndex of these rows "
+            f"must search {numbers[k]} of {num_lists} lists. Use a BruteForceIndex: it is "
+            "exact and takes about as long.",
+            stacklevel=4,
+        )
+
+
+def _needed(searched: ListedRows, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Returns how many lists a query must search to find each of its classes `ids`, `[n, k]`.
+
+    A search of P lists stops before the list at place r if r is P, or if the lists before it
+    have as many members as P lists of mean size.
+    """
+    means, mean_bias, list_of_class = searched.file.lists()
+    sizes = np.bincount(list_of_class, minlength=searched.num_lists)
+    mean_size = math.ceil(sizes.mean())
+    needed = np.empty(ids.shape, np.int64)
+    for first in range(0, len(queries), _QUERIES_AT_A_TIME):
+        part = slice(first, first + _QUERIES_AT_A_TIME)
+        scores = queries[part] @ means.numpy().T + mean_bias.numpy()
+        order = np.argsort(-scores, axis=1, kind="stable")
+        place = np.empty_like(order)
+        np.put_along_axis(place, order, np.arange(len(sizes))[np.newaxis], axis=1)
+        before = np.cumsum(sizes[order], axis=1) - sizes[order]
+        places = np.take_along_axis(place, list_of_class[ids[part]], axis=1)
+        members = np.take_along_axis(before, places, axis=1)
+        needed[part] = 1 + np.maximum(places, members // mean_size)
+    return needed

@@ -46,11 +46,6 @@ class Rows:
         self.matrix = ClassMatrix(*self._variables, "index")
         self.alive = alive
 
-    @property
-    def rows(self) -> "Rows":
-        """These rows: this object is itself a `Search`, which scores all rows."""
-        return self
-
     @classmethod
     def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
         """Creates rows from arrays.

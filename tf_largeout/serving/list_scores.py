@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING, best_left, highest
 from tf_largeout.retrieval import ClassLists
-from tf_largeout.retrieval.more_lists import search_until_full
+from tf_largeout.retrieval.inverted_file_index import search_until_full
 from tf_largeout.serving.class_scores import AllClasses, BlockedProducts
 
 

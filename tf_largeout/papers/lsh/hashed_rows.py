@@ -5,18 +5,16 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout import checks
 from tf_largeout.classes.best_scores import search_without
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.filtered_top_k import exclusions
 from tf_largeout.papers.lsh.hash_tables import HashTables
+from tf_largeout.retrieval.index import Answer, Search
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
-from tf_largeout.types import TensorLike
 
 _SEED = (0, 0)  # fixed, so that changed rows are hashed by the same functions
 
 
-class HashedRows:
+class HashedRows(Search):
     """Class rows, and hash tables of them.
 
     Args:
@@ -32,7 +30,8 @@ class HashedRows:
     def __init__(
         self, rows: Rows, tables: HashTables, num_candidates: int, max_lookups: int
     ) -> None:
-        self.rows, self.tables = rows, tables
+        super().__init__(rows)
+        self.tables = tables
         self._num_candidates, self._max_lookups = num_candidates, max_lookups
         self._alive = None if rows.alive.all() else tf.Variable(rows.alive, trainable=False)
 
@@ -45,8 +44,8 @@ class HashedRows:
         tables.rebuild(rows.matrix.variables()[0], tf.constant(_SEED, tf.int64))
         return cls(rows, tables, num_candidates, max_lookups)
 
-    def with_rows(self, rows: Rows) -> "HashedRows":
-        """Returns the same kind of tables for other rows, which it hashes again."""
+    def with_rows(self, rows: Rows, changed: np.ndarray) -> "HashedRows":
+        """Returns the same kind of tables for other rows. It hashes all of them again."""
         old = self.tables
         tables = HashTables(old.kind, old.num_hashes, old.num_tables, old.bin_size)
         return HashedRows.hashed(rows, tables, self._num_candidates, self._max_lookups)
@@ -55,22 +54,11 @@ class HashedRows:
         """Returns rows and tables, by name."""
         return {**self.rows.arrays(), **self.tables.arrays()}
 
-    def top_k(
-        self,
-        queries: tf.Tensor,
-        k: int,
-        exclude: TensorLike | None = None,
-        allowed: TensorLike | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Like `Index.top_k`. If all classes are candidates, it scores all classes."""
-        num_classes = self.rows.matrix.num_classes
-        if allowed is not None or max(k, self._num_candidates) >= num_classes:
-            return self.rows.top_k(queries, k, exclude, allowed)
-        queries = checks.finite(queries, "The queries must be finite")
-        if exclude is not None:
-            exclude = exclusions(exclude, queries, num_classes)
-        found = self._best_of_buckets(self.rows.matrix, queries, k, exclude)
-        return self.rows.found_or_exact(found, queries, k, exclude)
+    def scores_all(self, k: int) -> bool:
+        return max(k, self._num_candidates) >= self.rows.matrix.num_classes
+
+    def find(self, queries: tf.Tensor, k: int, exclude: tf.Tensor | None) -> Answer:
+        return self._best_of_buckets(self.rows.matrix, queries, k, exclude)
 
     def best_of(
         self,
@@ -78,7 +66,7 @@ class HashedRows:
         queries: tf.Tensor,
         k: int | tf.Tensor,
         exclude: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> Answer:
         """Returns the best classes, scored by `scorer`, for an export.
 
         With an integer `k`, it finds the classes that `top_k` finds. If `k` is a tensor, the
@@ -111,7 +99,7 @@ class HashedRows:
         queries: tf.Tensor,
         k: int | tf.Tensor,
         exclude: tf.Tensor | None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> Answer:
         """Like `best_of`, among the classes that share most buckets with a query."""
         sizes = self._num_candidates, self._max_lookups
         if isinstance(k, int):
@@ -130,7 +118,7 @@ class HashedRows:
         queries: tf.Tensor,
         k: int | tf.Tensor,
         exclude: tf.Tensor | None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> Answer:
         """Like `best_of`, among all classes."""
         if self._alive is not None:
             removed = tf.constant(np.flatnonzero(~self.rows.alive)[np.newaxis], tf.int64)

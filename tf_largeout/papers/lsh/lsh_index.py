@@ -95,8 +95,7 @@ class LSHIndex(Index[HashedRows]):
         )
         tables = self._tables(num_hashes)
         search = HashedRows.hashed(rows, tables, self.num_candidates, self._max_lookups)
-        with self._changes:
-            self._take(search)
+        self._use(search)
         return self
 
     def best_of(
@@ -119,9 +118,6 @@ class LSHIndex(Index[HashedRows]):
 
     def _tables(self, num_hashes: int) -> HashTables:
         return HashTables(self.hash, num_hashes, self.num_tables, self.bin_size)
-
-    def _search_after(self, search: HashedRows, rows: Rows, ids: np.ndarray) -> HashedRows:
-        return search.with_rows(rows)
 
     def _settings(self) -> dict[str, Any]:
         return {
