@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.distribute import trainer_process
-from tf_largeout.distribute import class_weights
+from tf_largeout.distribute.fit import weighted
 from tf_largeout.distribute.local_servers import local_servers
 
 N, BATCH = 40, 16
@@ -17,9 +17,9 @@ RAGGED = tf.RaggedTensor.from_row_lengths(Y, [1] * len(Y))
 SOME = {3: 0.0, 17: 2.5, 1: 0.25, 38: -1}
 
 
-def weighted(class_weight, *arrays):
+def batches_with(class_weight, *arrays):
     data = tf.data.Dataset.from_tensor_slices(arrays).batch(BATCH)
-    return class_weights.weighted(lambda seed: data, class_weight)(0)
+    return weighted(lambda seed: data, class_weight)(0)
 
 
 def trained(*data, **arguments):
@@ -39,7 +39,7 @@ def trained(*data, **arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("class_weight", [SOME, {}])
 def test_training_equals_fit(class_weight):
-    history, weights = trained(weighted(class_weight, X, Y))
+    history, weights = trained(batches_with(class_weight, X, Y))
     expected = trained(X, Y, batch_size=BATCH, class_weight=class_weight)
     assert history == expected[0]
     for one, other in zip(weights, expected[1], strict=True):
@@ -59,7 +59,7 @@ def test_training_equals_fit(class_weight):
 )
 def test_all_forms_of_labels_are_weighted(y):
     class_weight = {**SOME, 2**31 * 4: 7.0}
-    found = np.concatenate([each for _, _, each in weighted(class_weight, X, y)])
+    found = np.concatenate([each for _, _, each in batches_with(class_weight, X, y)])
     expected = [class_weight.get(int(one), 1.0) for one in y.ravel()]
     np.testing.assert_array_equal(found, np.array(expected, "float32"))
 
@@ -77,7 +77,7 @@ def test_all_forms_of_labels_are_weighted(y):
 )
 def test_batches_without_one_label_per_example_raise_an_error(arrays, match):
     with pytest.raises(ValueError, match=match) as error:
-        weighted(SOME, *arrays)
+        batches_with(SOME, *arrays)
     assert "return `(x, y, sample_weight)` from `dataset_fn`" in str(error.value)
 
 
@@ -93,7 +93,7 @@ def test_batches_without_one_label_per_example_raise_an_error(arrays, match):
 )
 def test_invalid_class_weights_raise_an_error(class_weight, match):
     with pytest.raises(ValueError, match=match):
-        weighted(class_weight, X, Y)
+        batches_with(class_weight, X, Y)
 
 
 @pytest.mark.slow

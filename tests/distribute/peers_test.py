@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tf_largeout.distribute import peers, server_watch
+from tf_largeout.distribute import peers
 
 SETTINGS = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
@@ -56,8 +56,8 @@ def test_unwatched_servers_are_not_reported(caplog):
         socket.create_server(("127.0.0.1", 0)) as other,
     ):
         left, missed = (f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other))
-        server_watch.watch([left, missed])
-        server_watch.unwatch([left])
+        peers.watch([left, missed])
+        peers.unwatch([left])
     end = time.monotonic() + 20
     while missed not in caplog.text and time.monotonic() < end:
         time.sleep(0.1)

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
-from tf_largeout.distribute.compiled_model import require_compiled
+from tf_largeout.distribute.fit import require_compiled
 
 _PARTS = "*_temp"  # files of a checkpoint that TensorFlow did not complete
 

@@ -7,7 +7,7 @@ from concurrent import futures
 
 import tensorflow as tf
 
-from tf_largeout.distribute import claims, cluster, peers, server_watch
+from tf_largeout.distribute import cluster, peers
 from tf_largeout.ops import process_ops
 
 # TensorFlow's job names of this process, without and with asynchronous trainers.
@@ -75,9 +75,9 @@ def connect(
     devices += [cluster.device(at, cluster.TRAINER_JOB) for at in range(len(trainers))]
     for device, address in zip(devices, everyone, strict=True):
         path = _claim_path(device, address, everyone)
-        claims.claim(path, device, address, own_address)
+        peers.claim(path, device, address, own_address)
     cluster.set_addresses(addresses, trainers)
-    server_watch.watch(addresses, trainers)
+    peers.watch(addresses, trainers)
 
 
 def _checked(addresses: Sequence[str]) -> list[str]:

@@ -1,16 +1,19 @@
 """`fit`: trains a model asynchronously on several machines."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import whole_number
-from tf_largeout.distribute import class_weights, cluster, trainer_steps
-from tf_largeout.distribute.compiled_model import require_compiled
+from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.distribute import cluster
 
 DatasetFunction = Callable[[tf.Tensor], tf.data.Dataset]
+
+_INSTEAD = "Leave `class_weight` out, and return `(x, y, sample_weight)` from `dataset_fn`."
 
 
 def fit(
@@ -90,9 +93,9 @@ def fit(
     count = whole_number("steps_per_epoch", steps_per_epoch)
     epochs = whole_number("epochs", epochs)
     model.optimizer.build(model.trainable_variables)
-    data = trainer_steps.data(coordinator, class_weights.weighted(dataset_fn, class_weight))
-    trainer_steps.make_metrics(model, data.element_spec)
-    steps, batches = trainer_steps.steps(model, coordinator.strategy), iter(data)
+    data = _datasets(coordinator, weighted(dataset_fn, class_weight))
+    _make_metrics(model, data.element_spec)
+    steps, batches = _trainer_steps(model, coordinator.strategy), iter(data)
 
     def one_epoch() -> dict[str, float]:
         logs = _train(model, coordinator, steps, batches, count)
@@ -183,3 +186,150 @@ def _evaluate(model: keras.Model, data: Any, steps: int | None) -> dict[str, flo
         x, y, sample_weight=sample_weight, steps=steps, verbose=0, return_dict=True
     )
     return {f"val_{name}": value for name, value in found.items()}
+
+
+def _datasets(coordinator: Any, dataset_fn: DatasetFunction) -> Any:
+    """Creates a dataset on each trainer."""
+
+    def dataset() -> tf.data.Dataset:
+        # TensorFlow's own seeds would be the same on all trainers.
+        seed = tf.cast(1e6 * tf.timestamp(), tf.int64)
+        return dataset_fn(seed)
+
+    return coordinator.create_per_worker_dataset(dataset)
+
+
+def _make_metrics(model: keras.Model, batch: Any) -> None:
+    """Creates all variables of the metrics now. Keras would create some in the first update.
+
+    Args:
+        model: The model.
+        batch: The `element_spec` of a dataset.
+    """
+
+    @tf.function
+    def update(batch: Any) -> None:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        model.compute_metrics(x, y, model(x, training=True), sample_weight)
+
+    update.get_concrete_function(batch)  # traced, but not called
+
+
+def _trainer_steps(model: keras.Model, strategy: tf.distribute.Strategy) -> Any:
+    """Returns a function that does `count` steps on a trainer with an iterator of batches.
+
+    The function returns the sum of the losses, and the change of each variable of the metrics.
+    The trainers do not update these variables, because concurrent updates would overwrite each
+    other.
+    """
+    variables = model.metrics_variables
+
+    def zeros() -> list[tf.Tensor]:
+        return [tf.zeros(one.shape, one.dtype) for one in variables]
+
+    def train(batch: Any) -> list[tf.Tensor]:
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+        with tf.GradientTape() as tape:
+            outputs = model(x, training=True)
+            loss = model.compute_loss(x, y, outputs, sample_weight, training=True)
+            scaled = model.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled, model.trainable_weights)
+        model.optimizer.apply_gradients(zip(gradients, model.trainable_weights, strict=True))
+        scope = keras.StatelessScope(list(zip(variables, zeros(), strict=True)))
+        with scope:
+            model.compute_metrics(x, y, outputs, sample_weight)
+        return [loss, *map(scope.get_current_value, variables)]
+
+    @tf.function
+    def train_steps(batches: Any, count: int) -> list[tf.Tensor]:
+        total = [tf.zeros([]), *zeros()]
+        for _ in tf.range(count):
+            more = strategy.run(train, args=(next(batches),))
+            total = [old + new for old, new in zip(total, more, strict=True)]
+        return total
+
+    return train_steps
+
+
+def weighted(
+    dataset_fn: DatasetFunction, class_weight: Mapping[int, float] | None
+) -> DatasetFunction:
+    """Returns a function that adds a weight per example to the datasets of `dataset_fn`.
+
+    The weight of a label is found by binary search in O(log k), where k is the number of
+    entries of `class_weight`. It does not depend on the number of classes.
+
+    Args:
+        dataset_fn: Returns a dataset of batches `(x, y)`; `y` is `[batch]` or `[batch, 1]`.
+        class_weight: Weights by class; other classes have weight 1. With None the datasets are
+            not changed.
+
+    Raises:
+        ValueError: If `class_weight` is not such a dictionary; and when a dataset is created,
+            if its batches are not of that form.
+    """
+    if class_weight is None:
+        return dataset_fn
+    entries = _checked_weights(class_weight)
+    if not len(entries[0]):
+        return dataset_fn
+
+    def with_weights(*batch: Any) -> tuple[Any, tf.Tensor, tf.Tensor]:
+        x, y = _x_and_y(batch)
+        classes, weights = map(tf.constant, entries)  # in the graph of each trainer
+        ids = tf.cast(tf.round(tf.reshape(y, [-1])), tf.int64)
+        positions = tf.minimum(tf.searchsorted(classes, ids), tf.size(classes) - 1)
+        has_weight = tf.gather(classes, positions) == ids
+        return x, y, tf.where(has_weight, tf.gather(weights, positions), 1)
+
+    return lambda seed: dataset_fn(seed).map(with_weights)
+
+
+def _checked_weights(class_weight: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the classes, ascending, and their weights."""
+    if not isinstance(class_weight, Mapping):
+        raise ValueError(
+            "`class_weight` must be a dictionary of weights by class, such as {0: 0.5}. "
+            f"Received: class_weight={class_weight!r}."
+        )
+    pairs = sorted(
+        (
+            whole_number("key of class_weight", one, least=0),
+            real_number(f"class_weight[{one}]", weight, least=-math.inf),
+        )
+        for one, weight in class_weight.items()
+    )
+    classes = np.array([one for one, _ in pairs], np.int64)
+    return classes, np.array([weight for _, weight in pairs], keras.config.floatx())
+
+
+def _x_and_y(batch: Any) -> tuple[Any, tf.Tensor]:
+    """Unpacks a batch; raises a ValueError unless it has one label per example."""
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(batch)
+    if sample_weight is not None:
+        raise ValueError(
+            "`class_weight` cannot be combined with sample weights. Received: a `dataset_fn` "
+            f"whose batches have sample weights, and `class_weight`. {_INSTEAD}"
+        )
+    if not tf.is_tensor(y) or isinstance(y, tf.RaggedTensor | tf.SparseTensor):
+        raise ValueError(f"`class_weight` needs a tensor of labels. Received: {y}. {_INSTEAD}")
+    if not (y.shape.rank == 1 or (y.shape.rank == 2 and y.shape[1] == 1)):
+        raise ValueError(
+            "`class_weight` needs one label for each example: labels of the shape [batch] or "
+            f"[batch, 1]. Received: labels of the shape {y.shape}. {_INSTEAD}"
+        )
+    return x, y
+
+
+def require_compiled(model: keras.Model, before: str) -> None:
+    """Raises a ValueError unless the model is built and compiled.
+
+    Args:
+        model: The model.
+        before: What the model is needed for, as text for the message.
+    """
+    if not model.built or getattr(model, "optimizer", None) is None:
+        raise ValueError(
+            f"A model must be built and compiled before {before}. Received: model "
+            f"'{model.name}'. Give it a `keras.Input`, or call it on a batch, and compile it."
+        )

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
 
-from tf_largeout.distribute import server_watch
+from tf_largeout.distribute import peers
 
 _READY = "ready "
 
@@ -48,7 +48,7 @@ def local_servers(
         for server in servers:
             stack.callback(server.terminate)  # runs before the wait for the end of the servers
         ready = [_when_ready(*one) for one in zip(servers, logs, strict=True)]
-        stack.callback(server_watch.unwatch, [one.address for one in ready])
+        stack.callback(peers.unwatch, [one.address for one in ready])
         yield ready
 
 

@@ -1,13 +1,63 @@
-"""Checks whether another TensorFlow process is alive, without TensorFlow."""
+"""Other processes of a cluster: the claim of a server, and whether a process is alive."""
 
+import atexit
+import logging
+import pathlib
 import socket
+import sys
+import tempfile
+import threading
 import time
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from tf_largeout.ops import process_ops
 
 # The preface of an HTTP/2 client and an empty settings frame. A server answers with its
 # settings, a frame of type 4.
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _SETTINGS, _TYPE_AT = 4, 3
 _RETRY_S = 0.2
+_POLL_S, _LAST_S, _AGAIN_S = 1.0, 3.0, 0.1
+
+
+def new_claim() -> pathlib.Path:
+    """Returns a path on this server, to which a trainer writes its address by `claim`."""
+    return pathlib.Path(tempfile.mkdtemp(prefix="largeout_server_")) / "trainer"
+
+
+def announce(path: pathlib.Path) -> None:
+    """Makes this server send the path to trainers, together with its versions."""
+    process_ops.publish_versions(str(path))
+
+
+def claim(path: str, device: str, address: str, own_address: str) -> None:
+    """Writes the address of this trainer on a server.
+
+    Args:
+        path: The path that the server announced.
+        device: Device of the server, to which this process is connected.
+        address: Address of the server, for messages.
+        own_address: Address at which this process listens.
+
+    Raises:
+        RuntimeError: If another trainer uses the server.
+    """
+    with tf.device(device):
+        if tf.io.matching_files(path).shape[0]:
+            other = tf.io.read_file(path).numpy().decode().strip()
+            raise RuntimeError(
+                f"Server {address} is used by the trainer at {other}. Stop that trainer; the "
+                "server is then free within a second. Or use other servers."
+            )
+        tf.io.write_file(path, f"{own_address}\n")
+
+
+def trainer(path: pathlib.Path) -> str | None:
+    """Returns the address that a trainer wrote, or None if there is none yet."""
+    text = path.read_text() if path.exists() else ""
+    return text.strip() if text.endswith("\n") else None
 
 
 def await_server(address: str, timeout_s: float) -> str:
@@ -78,6 +128,80 @@ class Watch:
         elif not isinstance(found, ConnectionRefusedError):
             return found if time.monotonic() - self._last_seen > self._patience_s else None
         return found
+
+
+_watched: dict[Watch, int | None] = {}  # number of the server; None for a trainer
+_lock = threading.Lock()
+_has_ended = threading.Event()
+
+
+def watch(addresses: Sequence[str], trainers: Sequence[str] = ()) -> None:
+    """Watches servers in a thread until this process ends, and once more at its end.
+
+    If a server ends, an error is logged once to the logger `tf_largeout`.
+    """
+    _watched.update((Watch(one), number) for number, one in enumerate(addresses))
+    _watched.update((Watch(one), None) for one in trainers)
+    threading.Thread(target=_poll, name="largeout_servers", daemon=True).start()
+    atexit.register(_check_at_exit)
+
+
+def unwatch(addresses: Sequence[str]) -> None:
+    """Stops watching servers, because this program ends them."""
+    with _lock:
+        for one in [one for one in _watched if one.address in addresses]:
+            del _watched[one]
+
+
+def _poll() -> None:
+    while _watched:
+        time.sleep(_POLL_S)
+        _check()
+
+
+def _check() -> None:
+    with _lock:
+        for one, number in list(_watched.items()):
+            fault = one.fault()
+            if fault is None:
+                continue
+            del _watched[one]
+            _has_ended.set()
+            if number is None:
+                _log_trainer(one.address, reason(fault))
+            else:
+                _log_server(number, one.address, reason(fault))
+
+
+def _check_at_exit() -> None:
+    end = time.monotonic() + _LAST_S
+    _check()
+    # After an error a server may still be ending.
+    while hasattr(sys, "last_value") and _watched and not _has_ended.is_set():
+        if time.monotonic() > end:
+            break
+        time.sleep(_AGAIN_S)
+        _check()
+
+
+def _log_server(number: int, address: str, reason: str) -> None:
+    logging.getLogger("tf_largeout").error(
+        "Server %s is gone (%s). TensorFlow calls it /job:ps/replica:0/task:%d. Restart it at "
+        "the same address, then this program, which can resume from its last "
+        "`tf_largeout.distribute.Backup`.",
+        address,
+        reason,
+        number,
+    )
+
+
+def _log_trainer(address: str, reason: str) -> None:
+    logging.getLogger("tf_largeout").error(
+        "Trainer %s is gone (%s). The other trainers do its steps. After all trainers that "
+        "have ended are restarted at the same addresses, they get steps again.",
+        address,
+        reason,
+    )
 
 
 def _pair(address: str) -> tuple[str, int]:

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 import tensorflow as tf
 
-from tf_largeout.distribute import claims, cluster, peers
+from tf_largeout.distribute import cluster, peers
 
 _NOTICE = """\
 This server runs any program that it receives at its port: TensorFlow has no passwords. It
@@ -42,7 +42,7 @@ def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
         OSError: If the port is used.
     """
     _require_free(port)
-    claims.announce(claim)
+    peers.announce(claim)
     spec = tf.train.ClusterSpec({cluster.JOB: [f"{host}:{port}"]})
     os.environ.setdefault(
         "TF_NUM_INTEROP_THREADS", str(max(_LEAST_THREADS, os.cpu_count() or 1))
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="address at which the trainer reaches this machine (default: only from here)",
     )
     options = parser.parse_args(arguments)
-    claim = claims.new_claim()
+    claim = peers.new_claim()
     try:
         server = serve(options.host, options.port, claim)
     except OSError as error:
@@ -104,7 +104,7 @@ def _wait(stopped: threading.Event, claim: pathlib.Path) -> bool:
     trainer = None
     while not stopped.wait(_POLL_S):
         if trainer is None:
-            address = claims.trainer(claim)
+            address = peers.trainer(claim)
             trainer = None if address is None else peers.Watch(address)
         elif (fault := trainer.fault()) is not None:
             reason = peers.reason(fault)
