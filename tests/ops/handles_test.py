@@ -4,7 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of, optional_handle
+from tf_largeout.ops.devices import handle_of, optional_handle
 
 KINDS = {"tf": tf.Variable, "keras": keras.Variable}
 

@@ -11,7 +11,7 @@ from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, new_products
 from tf_largeout.classes.class_statistics import ClassStatistics
 from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
-from tf_largeout.ops.handles import handle_of
+from tf_largeout.ops.devices import handle_of
 from tf_largeout.types import Elementwise, VariableOrHandle
 from tf_largeout.variables import bfloat16_rows, replicas, row_observers
 

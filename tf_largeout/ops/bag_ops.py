@@ -8,7 +8,7 @@ passed, not its handle. Results are bit-identical for any number of threads.
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of
+from tf_largeout.ops.devices import handle_of
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import VariableOrHandle
 

@@ -37,15 +37,9 @@ def shifted_candidate_logits(
 ) -> tf.Tensor:
     """Adds offsets to logits and sets accidental hits to the lowest float32.
 
-    Args:
-        logits: float32 `[batch, num_candidates]`.
-        offsets: float32 `[num_candidates]` or `[batch, num_candidates]`: the bias of each
-            candidate minus the log of its expected count.
-        labels: int64 `[batch, num_labels]`, padded with -1.
-        candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
-
-    Returns:
-        float32 `[batch, num_candidates]`.
+    `offsets`, float32 `[num_candidates]` or `[batch, num_candidates]`, are the bias of each
+    candidate minus the log of its expected count. The other arguments and the result are those
+    of `mask_accidental_hits`.
     """
     return gen_ops.largeout_shift_candidate_logits(logits, offsets, labels, candidates)
 
@@ -58,14 +52,8 @@ def candidate_log_partition(
     It makes one pass over the logits. The backward pass makes one more, and writes only the
     gradient.
 
-    Args:
-        logits: float32 `[batch, num_candidates]`.
-        offsets: float32 `[num_candidates]` or `[batch, num_candidates]`.
-        labels: int64 `[batch, num_labels]`, padded with -1.
-        candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
-
-    Returns:
-        float32 `[batch]`; about -3.4e38 if every candidate is an accidental hit or -inf.
+    The arguments are those of `shifted_candidate_logits`. The result is float32 `[batch]`, and
+    about -3.4e38 if every candidate is an accidental hit or -inf.
     """
     return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 

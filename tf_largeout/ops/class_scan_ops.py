@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of, optional_handle
+from tf_largeout.ops.devices import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import VariableOrHandle
 
@@ -94,23 +94,8 @@ def label_logits(
 ) -> tf.Tensor:
     """Computes the logits of the labels only, without a pass over the classes.
 
-    The result and its first-order gradients are bit-identical to the `true_logits` of
-    `class_statistics`.
-
-    Args:
-        features: float32 `[batch, dim]`.
-        embeddings_handle: float32 variable `[N, dim]` or its handle.
-        bias_handle: float32 variable `[N]`, its handle, or None.
-        labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding.
-        compute_dtype: "float32" (default) or "bfloat16", see `class_statistics`.
-        unit_length: As in `class_statistics`.
-
-    Returns:
-        float32 `[batch, num_labels]`, 0 for padding.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a shape does not match, a label is out of range, or
-            `compute_dtype` is "bfloat16" on a GPU.
+    The arguments are those of `class_statistics`. The result, float32 `[batch, num_labels]`,
+    and its first-order gradients are bit-identical to its `true_logits`.
     """
     return gen_ops.largeout_label_logits(
         features,

@@ -1,15 +1,19 @@
-"""Device placement: our variables may be on a GPU only if our GPU kernels run there."""
+"""The variables that our ops use: their resource handles and their devices.
+
+They may be on a GPU only if our GPU kernels run there.
+"""
 
 import contextlib
 import functools
 import logging
 from contextlib import AbstractContextManager
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.ops import library
-from tf_largeout.types import Variable
+from tf_largeout.types import Variable, VariableOrHandle
 
 _LOCAL_JOBS = (None, "localhost", "chief")  # Job names of this process.
 _NOT_BUILT = (
@@ -17,6 +21,29 @@ _NOT_BUILT = (
     "tf_largeout again with LARGEOUT_GPU=1 in the environment and CUDA's nvcc on the PATH; see "
     "docs/gpu.md"
 )
+
+
+def handle_of(variable_or_handle: VariableOrHandle, watch: bool = False) -> tf.Tensor:
+    """Returns the handle of a `tf.Variable` or `keras.Variable`; returns a handle unchanged.
+
+    Args:
+        variable_or_handle: Argument of an op.
+        watch: Whether a `GradientTape` should watch the variable, as differentiable ops need.
+    """
+    variable = _value_of(variable_or_handle)
+    if not hasattr(variable, "handle"):
+        return variable
+    if watch:
+        # A `GradientTape` watches a variable that is read, but not its handle: read 0 rows.
+        tf.gather(variable, tf.zeros([0], tf.int32))
+    return variable.handle
+
+
+def optional_handle(
+    variable_or_handle: VariableOrHandle | None, watch: bool = False
+) -> list[tf.Tensor]:
+    """Returns a list with the handle, or an empty list for None."""
+    return [] if variable_or_handle is None else [handle_of(variable_or_handle, watch)]
 
 
 def supported_device_scope() -> AbstractContextManager[None]:
@@ -108,7 +135,7 @@ def _scope(device: str, variable: Variable) -> AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def _value_of(variable: Variable) -> tf.Variable:
+def _value_of(variable: VariableOrHandle) -> Any:
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of, optional_handle
+from tf_largeout.ops.devices import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import VariableOrHandle
 
@@ -137,16 +137,7 @@ def inverted_file_fitted(
 ) -> tuple[tf.Tensor, ...]:
     """Runs `inverted_file_fit` on tensors instead of variables, on the CPU.
 
-    Use it if the variables are on a GPU.
-
-    Args:
-        embeddings: float32 tensor `[num_classes, dim]`.
-        bias: float32 tensor `[num_classes]`, or None.
-        state: Seven tensors, the values of the variables of `inverted_file_fit`.
-        unit_length: As in `inverted_file_fit`.
-
-    Returns:
-        The seven tensors of the new state.
+    Use it if the variables are on a GPU. It returns the seven tensors of the new state.
     """
     return gen_ops.largeout_inverted_file_fitted(
         embeddings, _optional(bias), *state, unit_length=unit_length
@@ -163,18 +154,7 @@ def inverted_file_kept_up(
 ) -> tuple[tf.Tensor, ...]:
     """Runs `inverted_file_upkeep` on tensors instead of variables, on the CPU.
 
-    Use it if the variables are on a GPU.
-
-    Args:
-        embeddings: float32 tensor `[num_classes, dim]`.
-        bias: float32 tensor `[num_classes]`, or None.
-        state: Seven tensors, the values of the variables of `inverted_file_fit`.
-        interval: Number of steps between reassignments.
-        rows_a_step: Average number of classes to reassign per step.
-        unit_length: As in `inverted_file_fit`.
-
-    Returns:
-        The seven tensors of the new state.
+    Use it if the variables are on a GPU. It returns the seven tensors of the new state.
     """
     return gen_ops.largeout_inverted_file_kept_up(
         embeddings,

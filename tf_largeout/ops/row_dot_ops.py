@@ -12,7 +12,7 @@ themselves, not as handles. Results are bit-identical for any number of threads.
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of, optional_handle
+from tf_largeout.ops.devices import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import VariableOrHandle
 

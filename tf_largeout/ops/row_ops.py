@@ -18,7 +18,7 @@ are float32.
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of, optional_handle
+from tf_largeout.ops.devices import handle_of, optional_handle
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import Scalar, VariableOrHandle
 
@@ -99,20 +99,7 @@ def row_adagrad(
     With g the summed gradient of a row: `w -= weight_decay w; a += g^2;
     w -= learning_rate g / sqrt(a + epsilon)`.
 
-    Args:
-        variable: w, float32 `[num_rows, ...]`.
-        accumulator: a, like `variable`.
-        values: Gradient rows, float32 `[n, ...]`.
-        ids: Row of each gradient row, int32 or int64 `[n]`.
-        learning_rate: Learning rate.
-        epsilon: Added to a under the square root. Defaults to 1e-7.
-        weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
-            Defaults to 0.
-        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; see above. None
-            (default) for float32.
-
-    Returns:
-        The operation (None when executing eagerly).
+    `accumulator` is a, like `variable`. The other arguments are those of `row_adam`.
     """
     return gen_ops.largeout_row_adagrad(
         variable=handle_of(variable),
@@ -141,20 +128,7 @@ def row_rowwise_adagrad(
     With g the summed gradient of a row: `w -= weight_decay w; a += mean(g^2);
     w -= learning_rate g / sqrt(a + epsilon)`.
 
-    Args:
-        variable: w, float32 `[num_rows, ...]`.
-        accumulator: a, float32 `[num_rows]`.
-        values: Gradient rows, float32 `[n, ...]`.
-        ids: Row of each gradient row, int32 or int64 `[n]`.
-        learning_rate: Learning rate.
-        epsilon: Added to a under the square root. Defaults to 1e-7.
-        weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
-            Defaults to 0.
-        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; see above. None
-            (default) for float32.
-
-    Returns:
-        The operation (None when executing eagerly).
+    `accumulator` is a, float32 `[num_rows]`. The other arguments are those of `row_adam`.
     """
     return gen_ops.largeout_row_rowwise_adagrad(
         variable=handle_of(variable),
@@ -184,21 +158,8 @@ def row_momentum(
     With g the summed gradient of a row: `w -= weight_decay w; m = decay m -
     learning_rate g; w += m`, or with `nesterov` `w += decay m - learning_rate g`.
 
-    Args:
-        variable: w, float32 `[num_rows, ...]`.
-        momentum: m, like `variable`; or None for `w -= learning_rate g`.
-        values: Gradient rows, float32 `[n, ...]`.
-        ids: Row of each gradient row, int32 or int64 `[n]`.
-        learning_rate: Learning rate.
-        decay: Decay of m per step. Defaults to 0.9.
-        nesterov: Whether to use Nesterov momentum. Defaults to False.
-        weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
-            Defaults to 0.
-        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; see above. None
-            (default) for float32.
-
-    Returns:
-        The operation (None when executing eagerly).
+    `momentum` is m, like `variable`; or None for `w -= learning_rate g`. `decay` is that of m
+    per step. The other arguments are those of `row_adam`.
     """
     return gen_ops.largeout_row_momentum(
         variable=handle_of(variable),

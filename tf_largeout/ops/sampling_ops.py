@@ -48,21 +48,7 @@ def log_uniform_sample(
     The expected count of class c is `num_sampled q_c`, or with `unique` `min(1, tau q_c)`,
     where tau is such that the expected counts sum to `num_sampled`.
 
-    Args:
-        true_classes: int64, any shape: labels in `[0, num_classes)`, or -1 for padding.
-        seed: int64 `[2]`.
-        num_classes: Number of classes.
-        num_sampled: Number of draws; with `unique`, at most `num_classes`.
-        unique: Whether the drawn classes are distinct. Otherwise the draws are independent.
-
-    Returns:
-        `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
-        `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; float32
-        `[num_sampled]`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a label is out of range, or `unique` is set and
-            `num_sampled` exceeds `num_classes`.
+    The arguments, the result and the errors are those of `uniform_sample`.
     """
     return gen_ops.largeout_log_uniform_sample(
         true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique

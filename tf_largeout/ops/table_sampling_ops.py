@@ -37,20 +37,10 @@ def alias_sample(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Draws classes with replacement; the expected counts are `num_sampled * probability`.
 
-    Args:
-        true_classes: int64, any shape: ids in `[0, num_classes)`, or -1 for padding.
-        seed: int64 `[2]`.
-        slots: int64 `[num_classes, 2]`, from `alias_table`.
-        probability: float32 `[num_classes]`, from `alias_table`.
-        num_sampled: Number of draws.
-
-    Returns:
-        `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
-        `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; float32
-        `[num_sampled]`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a label is out of range, or the tables are empty.
+    `slots`, int64 `[num_classes, 2]`, and `probability`, float32 `[num_classes]`, are those of
+    `alias_table`. The others, the result and the errors are those of
+    `sampling_ops.uniform_sample`;
+    empty tables are also an error.
     """
     return gen_ops.largeout_alias_sample(
         true_classes, seed, slots, probability, num_sampled=num_sampled
@@ -119,21 +109,9 @@ def pivotal_sample(
     `num_sampled`. The method is ordered pivotal sampling (Deville & Tille 1998; Chauvet 2012)
     from a random start.
 
-    Args:
-        true_classes: int64, any shape: ids in `[0, num_classes)`, or -1 for padding.
-        seed: int64 `[2]`.
-        cumulative: int64 `[num_classes + 1]`, from `pivotal_table`.
-        index: int64 `[num_buckets + 1]`, from `pivotal_table`.
-        num_sampled: Number of draws, as passed to `pivotal_table`.
-
-    Returns:
-        `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
-        `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; float32
-        `[num_sampled]`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a label is out of range, or the tables are empty or
-            were made for another `num_sampled`.
+    `cumulative`, int64 `[num_classes + 1]`, and `index`, int64 `[num_buckets + 1]`, are those
+    of `pivotal_table` for the same `num_sampled`. The other arguments, the result and the
+    errors are those of `sampling_ops.uniform_sample`; empty or other tables are also errors.
     """
     return gen_ops.largeout_pivotal_sample(
         true_classes, seed, cumulative, index, num_sampled=num_sampled

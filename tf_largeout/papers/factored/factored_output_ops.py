@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of
+from tf_largeout.ops.devices import handle_of
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import Scalar, VariableOrHandle
 

@@ -15,7 +15,7 @@ GPU, codes, labels and ids that are out of range are ignored instead of raising 
 
 import tensorflow as tf
 
-from tf_largeout.ops.handles import handle_of
+from tf_largeout.ops.devices import handle_of
 from tf_largeout.ops.library import gen_ops
 from tf_largeout.types import VariableOrHandle
 
