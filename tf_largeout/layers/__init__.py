@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.layers.class_output import ClassOutput
-from tf_largeout.layers.embedding_bag import EmbeddingBag
-from tf_largeout.layers.hashed_bigrams import HashedBigrams
+from tf_largeout.layers.embedding_bag import EmbeddingBag, HashedBigrams
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.layers.large_output import LargeOutput
 from tf_largeout.lazy_names import papers_name

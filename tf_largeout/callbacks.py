@@ -1,0 +1,363 @@
+"""Keras callbacks: exact metrics during `fit`, the state of samplers, and safe saves."""
+
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tf_largeout.arguments import whole_number
+from tf_largeout.atomic_file import atomic_path
+from tf_largeout.keras_internals import all_layers, slot_of
+from tf_largeout.layers import LargeOutput
+from tf_largeout.steps.hardness import hardness
+from tf_largeout.steps.output_tag import SampledTag, attached_tag
+
+__all__ = ["ExactMetrics", "ModelCheckpoint", "SamplerHealth"]
+
+_ROWS_AT_ONCE = 65536
+_LARGEST_COUNTER = 1024  # numbers; a draw changes the seed and counters, which are small
+
+
+class ExactMetrics(keras.callbacks.Callback):
+    """Evaluates the model on some held-out examples during `fit`.
+
+    During `fit`, the metrics of a sampled loss compare a label with the sampled classes only,
+    so they are far too optimistic. This callback evaluates the model exactly, over all classes,
+    and adds the results to the logs. Each is named after the loss or metric, with a prefix. The
+    progress bar, `History`, and the callbacks that follow in the list can read them. So put
+    this callback before `EarlyStopping`, `ModelCheckpoint`, `TensorBoard` or `CSVLogger`:
+
+    ```python
+    exact = tflo.callbacks.ExactMetrics(x_validation, y_validation)
+    stop = keras.callbacks.EarlyStopping("exact_precision_at_1", mode="max", patience=2)
+    model.fit(x, y, epochs=20, callbacks=[exact, stop])
+    ```
+
+    An evaluation of n examples scores them against all classes, which takes `n * num_classes *
+    dim` multiplications: 26 billion for 1,000 examples, 200,000 classes and width 128.
+    `validation_data` of `fit` is also exact; use this callback to evaluate only a sample,
+    or to evaluate within an epoch. It has no effect on training: the metrics of the current
+    epoch, weights, optimizer and random numbers do not change.
+
+    Args:
+        x: Inputs, as in `model.evaluate`: arrays in the structure of the model's inputs, a
+            `tf.data.Dataset` or a `keras.utils.PyDataset`.
+        y: Labels, if `x` contains arrays.
+        sample_weight: Weights of the examples, if `x` contains arrays; or None.
+        num_examples: Number of examples to evaluate, drawn once at random, if `x` contains
+            arrays. None uses all. Defaults to 1,000, whose P@1 has a standard error of at most
+            1.6 points. All examples of a dataset are evaluated.
+        every: Number of training steps between evaluations. None, the default, evaluates at the
+            end of each epoch. With a number, the logs of an epoch contain the last results.
+        batch_size: As in `model.evaluate`.
+        prefix: Prefix of the names. Defaults to "exact_".
+
+    Raises:
+        ValueError: If a number is out of range, the arrays have different lengths, `y` is
+            missing for arrays, or an argument is a sparse or ragged tensor.
+
+    Attributes:
+        results: A list of dicts: the results of each evaluation, and `step`, the number of the
+            training step after which it ran.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        num_examples: int | None = 1000,
+        every: int | None = None,
+        batch_size: int | None = None,
+        prefix: str = "exact_",
+    ) -> None:
+        super().__init__()
+        count = whole_number("num_examples", num_examples, or_none=True)
+        self._every = whole_number("every", every, or_none=True)
+        _require_labels("ExactMetrics", x, y)
+        data = (x, y, sample_weight)
+        self._x, self._y, self._weight = data if y is None else _sample_of(data, count)
+        self._batch_size, self._prefix = batch_size, prefix
+        self.results: list[dict[str, float]] = []
+        self._last_step = 0
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._last_step = int(self.model.optimizer.iterations)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._every is None:
+            return
+        step = int(self.model.optimizer.iterations)
+        if step // self._every > self._last_step // self._every:
+            self._evaluate(step)
+            self._add_to(logs)
+        self._last_step = step
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if self._every is None:
+            self._evaluate(int(self.model.optimizer.iterations))
+        self._add_to(logs)
+
+    def _evaluate(self, step: int) -> None:
+        metrics = [one for metric in self.model.metrics for one in metric.variables]
+        before = [one.numpy() for one in metrics]
+        found = self.model.evaluate(
+            self._x,
+            self._y,
+            sample_weight=self._weight,
+            batch_size=self._batch_size,
+            verbose=0,
+            return_dict=True,
+        )
+        for variable, value in zip(metrics, before, strict=True):
+            variable.assign(value)
+        self.results.append({"step": step, **found})
+
+    def _add_to(self, logs: dict[str, Any] | None) -> None:
+        if logs is not None and self.results:
+            for name, value in self.results[-1].items():
+                if name != "step":
+                    logs[f"{self._prefix}{name}"] = value
+
+
+class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
+    """Saves a model during `fit`, and keeps the earlier save until the new one is complete.
+
+    It has the arguments of `keras.callbacks.ModelCheckpoint`, which writes a file in place. If
+    the process is killed during such a save, or the disk is full, the earlier save at the same
+    path is lost. This callback writes the file `.unfinished.NAME` in the same folder, and then
+    renames it to NAME. So the disk must have space for both. If the process is killed during a
+    save, the unfinished file remains; the next save of this name replaces it. Paths of remote
+    file systems (with `://`) are written as in Keras.
+
+    ```python
+    checkpoint = tflo.callbacks.ModelCheckpoint(
+        "best.keras", monitor="val_loss", save_best_only=True
+    )
+    model.fit(x, y, validation_split=0.1, callbacks=[checkpoint])
+    ```
+
+    Raises:
+        ValueError: As `keras.callbacks.ModelCheckpoint`.
+        OSError: In `fit`, if a file cannot be written.
+    """
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(_RenamedSaves(model))
+
+
+class _RenamedSaves:
+    """A model that saves to another name, and then renames the file."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self._model = model
+
+    def save(self, path: str, **options: Any) -> None:
+        with _atomic(path) as unfinished:
+            self._model.save(unfinished, **options)
+
+    def save_weights(self, path: str, **options: Any) -> None:
+        with _atomic(path) as unfinished:
+            self._model.save_weights(unfinished, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+
+def _atomic(path: str) -> AbstractContextManager[str]:
+    return nullcontext(path) if "://" in path else atomic_path(path)
+
+
+class SamplerHealth(keras.callbacks.Callback):
+    """Adds the state of the samplers to the logs at the end of each epoch.
+
+    Callbacks after it in the list, such as `keras.callbacks.TensorBoard` and `CSVLogger`, write
+    the numbers. This callback adds no work to a training step. For each `LargeOutput` with a
+    sampler, the logs get these numbers; the name of the layer and "_" precede their names:
+
+    * The numbers of `sampler.health(layer)`: `started_at`, the first step that searched, or -1;
+      for an `InvertedFileSampler`, the sizes of the `largest`, `median` and `smallest` list and
+      the share of `empty` lists; for an `LSHSampler`, numbers about its buckets.
+    * `trained_rows`: the share of the class rows that a step has updated since the optimizer
+      was built. A row counts as updated if its slot is not 0. So this number is available only
+      with `LazyAdam`, or with an Adagrad that starts at 0. To count, all slots are read once.
+    * `hardness`, if `x` is given: how hard the negatives are, from 0 to 1. The sampler draws
+      negatives for some examples with the current weights. For each example, `hardness` is the
+      share of the softmax probability of all classes but the labels that its distinct negatives
+      have; the number is the mean over the examples. At 1, the negatives are all classes that
+      matter. A small number that falls during training means that most negatives are already
+      far below the label.
+
+    The weights, the random numbers and the search structures do not change, so training is
+    bit-identical with and without this callback. `hardness` takes a pass over all classes for
+    `num_examples` examples, and a forward pass of the model without training.
+
+    ```python
+    health = tflo.callbacks.SamplerHealth(x_validation, y_validation)
+    model.fit(x, y, callbacks=[health, keras.callbacks.TensorBoard()])
+    ```
+
+    Args:
+        x: Inputs for `hardness`: arrays in the structure of the model's inputs, or a
+            `tf.data.Dataset` or `keras.utils.PyDataset`, whose first batch is used. None, the
+            default, leaves out `hardness`.
+        y: Labels, if `x` contains arrays.
+        num_examples: Number of examples (positions of sequences) to draw negatives for. If the
+            negatives that a batch shares depend on its examples, as for a pool of `LSHSampler`
+            or `KernelTreeSampler`, pass the batch size. Defaults to 256.
+
+    Raises:
+        ValueError: If `num_examples` is not a positive integer, the arrays have different
+            lengths, `y` is missing for arrays, or an argument is a sparse or ragged tensor.
+    """
+
+    def __init__(self, x: Any = None, y: Any = None, num_examples: int = 256) -> None:
+        super().__init__()
+        self._num_examples = whole_number("num_examples", num_examples)
+        if x is not None:
+            _require_labels("SamplerHealth", x, y)
+        self._data = (x, y) if y is None else _sample_of((x, y, None), num_examples)[:2]
+        self._measure: Callable[..., dict[str, tf.Tensor]] | None = None
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._measure = None  # the model may be another one
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs is None:
+            return
+        layers = []
+        for layer in all_layers(self.model):
+            if not isinstance(layer, LargeOutput) or not layer.built or layer.sampler is None:
+                continue
+            layers.append(layer)
+            found = {**layer.sampler.health(layer), **self._trained_rows(layer)}
+            numbers = {
+                f"{layer.name}_{name}": float(value)
+                for name, value in found.items()
+                if isinstance(value, int | float)
+            }
+            logs.update(numbers)
+        if self._data[0] is not None:
+            logs.update(self._hardness(layers))
+
+    def _hardness(self, layers: list[LargeOutput]) -> dict[str, float]:
+        """Returns the hardness by layer, and restores what the draws change."""
+        if self._measure is None:
+            self._measure = tf.function(self._hardness_of_batch, autograph=False)
+            self._data = _first_batch(*self._data)
+        counters = [
+            (weight, weight.numpy())
+            for layer in layers
+            for weight in layer.non_trainable_variables
+            if math.prod(weight.shape) <= _LARGEST_COUNTER
+        ]
+        strategy = self.model.distribute_strategy
+        with strategy.scope():
+            found = strategy.run(self._measure, self._data)
+        for weight, value in counters:
+            weight.assign(value)
+        return {
+            f"{name}_hardness": float(strategy.experimental_local_results(value)[0])
+            for name, value in found.items()
+        }
+
+    def _hardness_of_batch(self, x: Any, y: Any) -> dict[str, tf.Tensor]:
+        if isinstance(y, dict) and getattr(self.model, "output_names", None):
+            y = [y[name] for name in self.model.output_names]
+        outputs = keras.tree.flatten(self.model(x, training=False))
+        labels, losses = keras.tree.flatten(y), keras.tree.flatten(self.model.loss)
+        found = {}
+        for number, (output, y_true) in enumerate(zip(outputs, labels, strict=True)):
+            tag = attached_tag(output)
+            if isinstance(tag, SampledTag) and tag.head.sampler is not None:
+                if len(losses) == len(outputs) and hasattr(losses[number], "ignore_class"):
+                    tag.loss = losses[number]  # which says what the labels mean
+                labels = tag.labels(y_true)
+                found[tag.head.name] = hardness(tag, labels, self._num_examples)
+        return found
+
+    def _trained_rows(self, layer: LargeOutput) -> dict[str, float]:
+        """Returns the share of class rows whose slot is not 0, or {} without such slots."""
+        optimizer = self.model.optimizer
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        tables = [one for one in layer.trainable_weights if "embeddings" in one.name]
+        slots = _slots_that_start_at_zero(optimizer)
+        if slots is None or not tables:
+            return {}
+        trained = sum(_count_trained(slot_of(optimizer, slots, table)) for table in tables)
+        return {"trained_rows": trained / layer.num_classes}
+
+
+def _slots_that_start_at_zero(optimizer: keras.optimizers.Optimizer) -> str | None:
+    """Returns the name of the slots that an update of a row raises above 0, or None."""
+    if isinstance(optimizer, keras.optimizers.Adam):
+        return "velocities"
+    if isinstance(optimizer, keras.optimizers.Adagrad):
+        return None if optimizer.initial_accumulator_value else "accumulators"
+    return None
+
+
+def _count_trained(slot: keras.Variable) -> int:
+    """Returns the number of rows that are not 0. Does not copy the slot."""
+    count, value = 0, slot.value
+    for first in range(0, slot.shape[0], _ROWS_AT_ONCE):
+        block = value[first : first + _ROWS_AT_ONCE]
+        nonzero = tf.reshape(block, [tf.shape(block)[0], -1]) != 0
+        count += int(tf.math.count_nonzero(tf.reduce_any(nonzero, axis=1)))
+    return count
+
+
+def _first_batch(x: Any, y: Any) -> tuple[Any, Any]:
+    """Returns `(x, y)`, or the first batch of `x` if `y` is None."""
+    if y is not None:
+        return x, y
+    batch = x[0] if isinstance(x, keras.utils.PyDataset) else next(iter(x))
+    return keras.utils.unpack_x_y_sample_weight(batch)[:2]
+
+
+def _require_labels(callback: str, x: Any, y: Any) -> None:
+    """Raises a ValueError if `y` is None and `x` is not an iterable of batches."""
+    if y is not None:
+        return
+    if any(hasattr(one, "shape") for one in keras.tree.flatten(x)):
+        raise ValueError(
+            "`y` must contain the labels if `x` contains arrays. Received: y=None. Pass "
+            f"{callback}(x, y), or a tf.data.Dataset of batches (x, y)."
+        )
+    is_iterable = isinstance(x, keras.utils.PyDataset) or hasattr(x, "__iter__")
+    if not is_iterable or isinstance(x, str | list | tuple | dict):
+        raise ValueError(
+            "`x` must be arrays, or a tf.data.Dataset or keras.utils.PyDataset of batches "
+            f"(x, y). Received: x={x!r} (of type {type(x).__name__}). Pass {callback}(x, y)."
+        )
+
+
+def _sample_of(data: tuple[Any, Any, Any], count: int | None) -> tuple[Any, Any, Any]:
+    """Returns `count` examples of `(x, y, sample_weight)`, drawn at random but in order."""
+    for one in keras.tree.flatten(data):
+        if isinstance(one, tf.SparseTensor | tf.RaggedTensor):
+            raise ValueError(
+                "`x`, `y` and `sample_weight` must be arrays. Received: a "
+                f"{type(one).__name__}. Pass a tf.data.Dataset of batches as `x`."
+            )
+    arrays = keras.tree.map_structure(np.asarray, data, none_is_leaf=False)
+    lengths = {len(one) for one in keras.tree.flatten(arrays) if one is not None and one.ndim}
+    if len(lengths) != 1:
+        raise ValueError(
+            "`x`, `y` and `sample_weight` must be arrays with as many rows as there are "
+            f"examples. Received arrays with these numbers of rows: {sorted(lengths)}."
+        )
+    number = lengths.pop()
+    if count is not None and count < number:
+        rows = np.sort(np.random.default_rng(0).permutation(number)[:count])
+        arrays = keras.tree.map_structure(lambda one: one[rows], arrays, none_is_leaf=False)
+    return keras.tree.map_structure(_without_strings, arrays, none_is_leaf=False)
+
+
+def _without_strings(array: np.ndarray) -> np.ndarray | tf.Tensor:
+    """Returns strings as a tensor, because `evaluate` does not accept NumPy strings."""
+    return tf.constant(array) if array.dtype.kind in "SUO" else array
