@@ -1,24 +1,71 @@
-"""Output layers with 100,000 to 100,000,000 classes for TensorFlow and Keras."""
+"""Output layers with 100,000 to 100,000,000 classes for TensorFlow and Keras.
 
-# Imported before Keras: its errors name the supported TensorFlow versions.
-import tf_largeout.ops.library  # noqa: F401
-from tf_largeout import callbacks as callbacks
-from tf_largeout import datasets as datasets
-from tf_largeout import distribute as distribute
-from tf_largeout import layers as layers
-from tf_largeout import losses as losses
-from tf_largeout import metrics as metrics
-from tf_largeout import ops as ops
-from tf_largeout import optimizers as optimizers
-from tf_largeout import papers as papers  # registers its classes with Keras
-from tf_largeout import retrieval as retrieval
-from tf_largeout import samplers as samplers
-from tf_largeout import serving as serving
-from tf_largeout.convert import convert as convert
-from tf_largeout.convert import restore as restore
-from tf_largeout.join_models import join_models as join_models
-from tf_largeout.keras_names import register as _register_keras_names
-from tf_largeout.resizing.resize_classes import resize_classes as resize_classes
+Sub-packages are imported when they are first used. So `import tf_largeout` takes little time
+after `import keras`. Keras finds the classes of the sub-packages in files by `keras_names`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tf_largeout.version import __version__ as __version__
 
-_register_keras_names()
+try:
+    from tf_largeout.keras_names import register_classes as _register_classes
+except Exception:  # Keras cannot be imported: this error names the supported versions
+    import tf_largeout.ops.library  # noqa: F401
+
+    raise
+
+if TYPE_CHECKING:
+    from tf_largeout import callbacks as callbacks
+    from tf_largeout import datasets as datasets
+    from tf_largeout import distribute as distribute
+    from tf_largeout import layers as layers
+    from tf_largeout import losses as losses
+    from tf_largeout import metrics as metrics
+    from tf_largeout import ops as ops
+    from tf_largeout import optimizers as optimizers
+    from tf_largeout import papers as papers
+    from tf_largeout import retrieval as retrieval
+    from tf_largeout import samplers as samplers
+    from tf_largeout import serving as serving
+    from tf_largeout.conversion import convert as convert
+    from tf_largeout.conversion import restore as restore
+    from tf_largeout.joined_models import join_models as join_models
+    from tf_largeout.resizing.resize_classes import resize_classes as resize_classes
+
+_SUB_PACKAGES = (
+    "callbacks",
+    "datasets",
+    "distribute",
+    "layers",
+    "losses",
+    "metrics",
+    "ops",
+    "optimizers",
+    "papers",
+    "retrieval",
+    "samplers",
+    "serving",
+)
+_MODULES_OF_FUNCTIONS = {
+    "convert": "conversion",
+    "restore": "conversion",
+    "join_models": "joined_models",
+    "resize_classes": "resizing.resize_classes",
+}
+
+_register_classes()
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUB_PACKAGES:
+        return importlib.import_module(f"tf_largeout.{name}")
+    if name in _MODULES_OF_FUNCTIONS:
+        module = importlib.import_module(f"tf_largeout.{_MODULES_OF_FUNCTIONS[name]}")
+        return getattr(module, name)
+    raise AttributeError(f"module 'tf_largeout' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return ["__version__", *_SUB_PACKAGES, *_MODULES_OF_FUNCTIONS]

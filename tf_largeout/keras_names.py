@@ -1,74 +1,96 @@
-"""Names for `compile`, such as "sampled_softmax_loss", "ndcg_at_10" and "lazy_adam"."""
+"""Names of our classes for Keras: in files, and in `compile`."""
 
-import inspect
+import importlib
 import re
-from types import ModuleType
+from collections.abc import MutableMapping
+from typing import Any
 
 import keras
 
-from tf_largeout import losses, metrics, optimizers
-from tf_largeout.keras_internals import compile_names
-from tf_largeout.metrics.rank_metrics import RankMetric
+# The classes that Keras saves, by the sub-package that exports them.
+CLASSES = {
+    "layers": """
+        EmbeddingBag FactoredOutput HashedBigrams HierarchicalOutput HuffmanOutput ItemTower
+        LargeOutput
+    """.split(),
+    "losses": """
+        AbsoluteSoftmaxLoss BernoulliNormalizationLoss BlackOutLoss DecoupledSoftmaxLoss
+        HierarchicalSoftmaxLoss ImportanceNormalizationLoss MarginSoftmaxLoss NCELoss
+        NegativeSamplingLoss RankingLoss SampledSoftmaxLoss SigmoidLoss SoftmaxLoss
+        SphericalSoftmaxLoss SquaredErrorLoss TaylorSoftmaxLoss ZLoss
+    """.split(),
+    "metrics": """
+        AveragePopularityAtK CatalogCoverageAtK HitRateAtK MacroRecallAtK MeanAveragePrecision
+        MeanReciprocalRank NDCG Perplexity PrecisionAtK PropensityScoredPrecisionAtK RecallAtK
+    """.split(),
+    "optimizers": "LazyAdagrad LazyAdam LazySGD RowwiseAdagrad".split(),
+    "samplers": """
+        BernoulliSampler BigramSampler InvertedFileSampler KernelTreeSampler LSHSampler
+        LogUniformSampler SoftmaxSampler TopKSampler UniformSampler UnigramSampler
+    """.split(),
+}
+_METRICS = ("MeanAveragePrecision", "MeanReciprocalRank", "NDCG", "Perplexity")
+_METRICS_AT_K = {
+    "hit_rate": "HitRateAtK",
+    "mean_average_precision": "MeanAveragePrecision",
+    "mean_reciprocal_rank": "MeanReciprocalRank",
+    "ndcg": "NDCG",
+    "precision": "PrecisionAtK",
+    "recall": "RecallAtK",
+}
+_RANKS = (1, 5, 10)  # those of the guides
 
-RANKS = (*range(1, 101), 200, 500, 1000)  # the k of metrics by name
 
+def register_classes() -> None:
+    """Registers all classes with Keras, so that it can load a file, without their import.
 
-def register() -> None:
-    """Registers losses, metrics and optimizers with Keras by their names in snake case.
-
-    Classes with required arguments are left out, except metrics that need only k: they have one
-    name for each k in `RANKS`, such as "precision_at_5". Names that Keras defines are not
-    changed.
+    The entry of a class is a stand-in. When Keras creates an object of it, the sub-package is
+    imported, which replaces the entries of its classes. Optimizers also have a name for
+    `compile`, such as "lazy_adam".
     """
-    for module, table in (
-        (losses, compile_names(keras.losses.get)),
-        (metrics, compile_names(keras.metrics.get)),
-        (optimizers, keras.saving.get_custom_objects()),
-    ):
-        for name, member in _classes_by_name(module).items():
-            table.setdefault(name, member)
-    table = compile_names(keras.metrics.get)
-    for name, member in _metrics_at_k().items():
-        table.setdefault(name, member)
+    table = keras.saving.get_custom_objects()
+    for module, names in CLASSES.items():
+        for name in names:
+            table.setdefault(f"tf_largeout>{name}", _stand_in(module, name))
+    for name in CLASSES["optimizers"]:
+        table.setdefault(_snake_case(name), _stand_in("optimizers", name))
 
 
-def _classes_by_name(module: ModuleType) -> dict[str, type]:
-    """Returns the serializable classes of `module` that have no required arguments, by name."""
-    return {
-        _snake_case(name): member
-        for name, member in _serializable_classes(module)
-        if not _required_arguments(member)
+def register_for_compile(
+    losses: MutableMapping[str, Any], metrics: MutableMapping[str, Any]
+) -> None:
+    """Adds names to the tables in which `compile` looks for losses and metrics.
+
+    A loss has the name of its class in snake case, such as "sampled_softmax_loss". Metrics of
+    the k best classes have names for k of 1, 5 and 10, such as "ndcg_at_10". Names that Keras
+    defines are not changed.
+    """
+    for name in CLASSES["losses"]:
+        losses.setdefault(_snake_case(name), _stand_in("losses", name))
+    for name in _METRICS:
+        metrics.setdefault(_snake_case(name), _stand_in("metrics", name))
+    for kind, name in _METRICS_AT_K.items():
+        for k in _RANKS:
+            metrics.setdefault(f"{kind}_at_{k}", _stand_in("metrics", name, k))
+
+
+def _stand_in(module: str, name: str, *arguments: Any) -> type:
+    """Returns a class that creates objects of a class of a sub-package, by a call or a config.
+
+    Args:
+        module: The sub-package.
+        name: The class.
+        *arguments: Arguments of a call, which gets none.
+    """
+
+    def loaded() -> Any:
+        return getattr(importlib.import_module(f"tf_largeout.{module}"), name)
+
+    members = {
+        "__new__": lambda cls: loaded()(*arguments),
+        "from_config": classmethod(lambda cls, config: loaded().from_config(config)),
     }
-
-
-def _metrics_at_k() -> dict[str, type]:
-    """Returns, for each name and k of a rank metric, a class that creates this metric."""
-    return {
-        f"{member.kind}_at_{k}": _maker(member, k)
-        for _, member in _serializable_classes(metrics)
-        if issubclass(member, RankMetric)
-        and {one.name for one in _required_arguments(member)} <= {"k"}
-        for k in RANKS
-    }
-
-
-def _maker(member: type[RankMetric], k: int) -> type:
-    # Keras calls a class to create a metric, but would use a function as the metric itself.
-    return type(member.__name__, (), {"__new__": lambda cls: member(k)})
-
-
-def _serializable_classes(module: ModuleType) -> list[tuple[str, type]]:
-    return [
-        (name, member)
-        for name, member in inspect.getmembers(module, inspect.isclass)
-        if keras.saving.get_registered_name(member).startswith("tf_largeout>")
-    ]
-
-
-def _required_arguments(member: type) -> list[inspect.Parameter]:
-    arguments = inspect.signature(member).parameters.values()
-    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [one for one in arguments if one.default is one.empty and one.kind not in optional]
+    return type(name, (), members)
 
 
 def _snake_case(name: str) -> str:

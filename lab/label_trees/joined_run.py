@@ -13,7 +13,7 @@ from benchmarks.harness.process_run import ProcessRun
 from benchmarks.harness.stopwatch import Stopwatch
 from benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from lab.shared.methods import METHODS
-from tf_largeout.join_models import join_models
+from tf_largeout import join_models
 
 
 @dataclasses.dataclass(frozen=True)

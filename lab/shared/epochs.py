@@ -23,7 +23,7 @@ from lab.shared.falling_rates import FallingRates
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
-from tf_largeout.join_models import join_models
+from tf_largeout import join_models
 
 add_task()
 

@@ -187,7 +187,7 @@ def test_after_rejected_labels_the_corrected_fit_works(wrong):
 def test_after_an_error_of_a_metric_the_corrected_fit_works_with_the_same_optimizer():
     model = _model()
     optimizer, loss = model.optimizer, model.loss
-    model.compile(optimizer, loss, metrics=["precision_at_500"])
+    model.compile(optimizer, loss, metrics=[tflo.metrics.PrecisionAtK(500)])
     with pytest.raises(ValueError, match="Pass a smaller `k`"):
         model.fit(X, Y, verbose=0)
     model.compile(optimizer, loss, metrics=["precision_at_1"])

@@ -231,7 +231,7 @@ ERRORS = {
         "without biases.*Received: .*with biases. Omit `bias`",
     ),
     "metric of too many classes": (
-        lambda: fitted(metrics=["precision_at_100"]),
+        lambda: fitted(metrics=[tflo.metrics.PrecisionAtK(100)]),
         "k=100 best classes.*only 20 classes. Pass a smaller `k`",
     ),
 }
@@ -267,7 +267,7 @@ def test_the_message_of_a_wrong_batch_comes_without_the_trace_of_its_check():
 
 def test_metrics_have_names():
     kinds = ["precision", "recall", "hit_rate", "ndcg", "mean_reciprocal_rank"]
-    names = [*(f"{kind}_at_3" for kind in [*kinds, "mean_average_precision"]), "perplexity"]
+    names = [*(f"{kind}_at_5" for kind in [*kinds, "mean_average_precision"]), "perplexity"]
     found = fitted(metrics=names).evaluate(X, Y, verbose=0, return_dict=True)
     assert set(found) == {"loss", *names} and np.all(np.isfinite(list(found.values())))
 

@@ -100,7 +100,7 @@ def test_losses_that_are_right_give_no_warning(caplog, loss, last):
     "metrics, names",
     [
         (["accuracy"], "accuracy"),
-        ([keras.metrics.SparseTopKCategoricalAccuracy(2), "ndcg_at_2"], "sparse_top_k_categ"),
+        ([keras.metrics.SparseTopKCategoricalAccuracy(2), "ndcg_at_5"], "sparse_top_k_categ"),
         (["precision_at_1", tflo.metrics.Perplexity()], None),
     ],
 )

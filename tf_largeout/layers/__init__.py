@@ -2,8 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
+import keras
+
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.keras_internals import compile_names
+from tf_largeout.keras_names import register_for_compile
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.embedding_bag import EmbeddingBag, HashedBigrams
 from tf_largeout.layers.item_tower import ItemTower
@@ -32,6 +36,8 @@ __all__ = [
     "SampledStep",
     "Step",
 ]
+
+register_for_compile(compile_names(keras.losses.get), compile_names(keras.metrics.get))
 
 
 def __getattr__(name: str) -> Any:

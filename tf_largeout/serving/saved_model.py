@@ -42,7 +42,7 @@ _CUSTOM_README = """\
 This SavedModel uses ops of tf_largeout {version}, compiled for TensorFlow {tensorflow}. Without
 them, it does not load: NOT_FOUND: Op type not registered 'Largeout...'.
 
-* In Python: import tf_largeout before tf.saved_model.load.
+* In Python: import tf_largeout.ops before tf.saved_model.load.
 * In your own build of TensorFlow Serving: link the target //:largeout_ops of tf_largeout.
 * On any other server: export the model again, with tflo.serving.export(..., ops="core").
 """
@@ -105,7 +105,7 @@ def export(
         ops: "core", the default, uses only core TensorFlow ops, so the export runs on any
             TensorFlow 2 server and converts to other runtimes. "custom" uses the ops of
             tf_largeout, which are faster. They must be linked into the server; in Python,
-            import `tf_largeout` before loading the export.
+            import `tf_largeout.ops` before loading the export.
         class_names: The names of the classes in the order of their ids, as a list of strings or
             the path of a UTF-8 text file with one line per class. The export stores them in
             `assets/class_names.txt`, for the program that shows the results. The signatures
