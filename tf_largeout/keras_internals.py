@@ -199,9 +199,11 @@ def wrap_check_finite(wrapper: Callable[[Callable[..., Any]], Callable[..., Any]
     """Replaces the gradient check of `keras.optimizers.LossScaleOptimizer`, once.
 
     Under the policy mixed_float16, `Model.compile` wraps any optimizer in a
-    `LossScaleOptimizer`, and the wrapped optimizer cannot change this check.
+    `LossScaleOptimizer`, and the wrapped optimizer can neither change this check nor learn that
+    it is wrapped.
 
-    Relies on: the method `check_finite(grads)`, which `LossScaleOptimizer.stateful_step` calls.
+    Relies on: the method `check_finite(grads)`, which `LossScaleOptimizer.apply` calls after it
+    has built the wrapped optimizer.
 
     Args:
         wrapper: Returns the new method for the old one; `functools.wraps` marks it.

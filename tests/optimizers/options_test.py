@@ -1,5 +1,7 @@
 """Options of Keras optimizers with sparse gradients are row-sparse or raise an error."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -203,3 +205,13 @@ def test_a_row_beta_1_out_of_range_raises_an_error(beta):
 def test_an_invalid_row_step_offset_raises_an_error(offset):
     with pytest.raises(ValueError, match="at least 0.*Received: row_step_offset"):
         optimizers.LazyAdam(row_step_offset=offset)
+
+
+def test_only_a_built_optimizer_of_ours_changes_the_check_of_a_wrapper(monkeypatch):
+    cls = keras.optimizers.LossScaleOptimizer
+    monkeypatch.setattr(cls, "check_finite", inspect.unwrap(cls.check_finite))
+    cls(keras.optimizers.Adam()).build([keras.Variable([1.0])])
+    wrapped = cls(optimizers.LazyAdam())
+    assert not hasattr(cls.check_finite, "__wrapped__")
+    wrapped.build([keras.Variable([1.0])])
+    assert hasattr(cls.check_finite, "__wrapped__")

@@ -8,9 +8,6 @@ optimizer of that name. (Keras has no `RowwiseAdagrad`.)
 from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad
 from tf_largeout.optimizers.lazy_adam import LazyAdam
 from tf_largeout.optimizers.lazy_sgd import LazySGD
-from tf_largeout.optimizers.loss_scale import keep_finite_check_sparse
 from tf_largeout.optimizers.rowwise_adagrad import RowwiseAdagrad
 
 __all__ = ["LazyAdagrad", "LazyAdam", "LazySGD", "RowwiseAdagrad"]
-
-keep_finite_check_sparse()

@@ -1,6 +1,7 @@
 """`RowSparse`: the base class of the row-sparse optimizers."""
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -13,6 +14,7 @@ from tf_largeout.optimizers import row_gradients, step_barrier
 from tf_largeout.types import Gradient, Shape, Variable
 from tf_largeout.variables import (
     bfloat16_rows,
+    replicas,
     row_observers,
     sharded_checkpoint,
     sharded_table,
@@ -104,6 +106,8 @@ class RowSparse(keras.optimizers.Optimizer):
         """Creates the slots, with the values of a checkpoint that was restored before."""
         if self.built:
             return
+        # Here, because a wrapper builds this optimizer before it checks gradients.
+        keras_internals.wrap_check_finite(_check_finite_by_rows)
         super().build(variables)
         self.add_slots(variables)
         sharded_checkpoint.restore_slots(self)
@@ -343,6 +347,29 @@ class RowSparse(keras.optimizers.Optimizer):
     def _keras_class(self) -> str:
         classes = type(self).__mro__
         return next(c.__name__ for c in classes if c.__module__.startswith("keras."))
+
+
+def _check_finite_by_rows(check_finite: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+    """Returns a `check_finite` of `LossScaleOptimizer` that reads only the rows of gradients.
+
+    That of Keras converts `IndexedSlices` to a boolean tensor of the variable's shape. If the
+    wrapped optimizer is not one of ours, the new method calls the old one. With several
+    replicas, the result is true if the gradients of all are finite. (Keras checks only the
+    first replica.)
+    """
+
+    @functools.wraps(check_finite)
+    def check_by_rows(
+        self: keras.optimizers.LossScaleOptimizer, grads: Sequence[Gradient | None]
+    ) -> tf.Tensor:
+        inner = self.inner_optimizer
+        parts = getattr(inner, "optimizers", [inner])  # of a MultiOptimizer
+        if not any(isinstance(one, RowSparse) for one in parts):
+            return check_finite(self, grads)
+        failed = ~check_finite(self, [row_gradients.values_of(one) for one in grads])
+        return tf.equal(replicas.summed(tf.cast(failed, tf.float32)), 0)
+
+    return check_by_rows
 
 
 def _check(settings: dict[str, Any]) -> None:
