@@ -10,7 +10,6 @@ Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21, and with Keras 3
 TensorFlow 2.18, 2.19 and 2.20.
 """
 
-import contextlib
 import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -130,47 +129,31 @@ def uses_class_weight() -> bool:
     return False
 
 
-@contextlib.contextmanager
-def retrace_after_error() -> Iterator[None]:
-    """Context in which an error makes the model of the `train_step` trace its step again.
+def build_optimizer(model: keras.Model) -> None:
+    """Creates the variables of the optimizer of a model before its first step is traced.
 
-    A `tf.function` may create variables, here those of the optimizer, only in its first call.
-    If that call fails, for example because of wrong labels, all later calls would fail too.
+    Keras creates them in the trace, after the loss and the metrics. If one of these raises an
+    error, for example because of wrong labels, no later `fit` could use the optimizer: some of
+    its variables are not initialized, or a `tf.function` would have to create variables in its
+    second trace. This function creates them outside of the trace. It does nothing if some
+    layers are not built yet, in a model with another `train_step`, which may train other
+    variables, and under a strategy, where Keras itself creates them before the trace.
 
-    Relies on: `fit` and `train_on_batch` creating the attribute `train_function` if it is None;
-    and the same as `training_of_step`.
+    Relies on: `train_step` passing the trainable weights of the model to its optimizer, and
+    the attribute `built` of optimizers.
     """
-    try:
-        yield
-    except Exception:
-        model = training_model()
-        if model is not None:
-            model.train_function = None
-        raise
-
-
-def build_optimizer_of_step() -> None:
-    """Creates the variables of the optimizer before a first step whose trace may fail.
-
-    In the first step of `fit`, Keras creates them while TensorFlow traces the step. If the
-    trace then fails, for example in a metric, they are never initialized, but the optimizer
-    counts as built. Then no later `fit` could use it. This function creates them outside of
-    the trace. It must be called in a training step, after all layers were called. It does
-    nothing under a strategy, where Keras creates them before the trace, and in a model with
-    another `train_step`, which may train other variables.
-
-    Relies on: the same as `training_of_step`; `train_step` passing the trainable weights of
-    the model to its optimizer; and the attribute `built` of optimizers.
-    """
-    model = training_model()
-    if model is None or not _has_methods_of_keras(model, "train_step"):
-        return
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or optimizer.built or tf.distribute.has_strategy():
         return
-    with tf.init_scope():
-        if tf.executing_eagerly():
-            optimizer.build(model.trainable_variables)
+    if _has_methods_of_keras(model, "train_step") and all(x.built for x in all_layers(model)):
+        with tf.init_scope(), tf.variable_creator_scope(_unlisted):
+            if tf.executing_eagerly():
+                optimizer.build(model.trainable_variables)
+
+
+def _unlisted(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
+    """Creates a variable that no `tf.function` that is being traced counts as its own."""
+    return create(**{**kwargs, "experimental_enable_variable_lifting": False})
 
 
 def call_stack() -> list[int]:

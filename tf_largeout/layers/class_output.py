@@ -294,6 +294,9 @@ class ClassOutput(keras.layers.Layer):
         dense = tf.function(logits, autograph=False) if in_graph else logits
         if training is None:
             training = keras_internals.training_of_step()
+        model = keras_internals.training_model()
+        if model is not None:
+            keras_internals.build_optimizer(model)
         check_compiled(self, training)
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)

@@ -9,9 +9,7 @@ import tensorflow as tf
 from tf_largeout import checks
 from tf_largeout.arguments import is_whole
 from tf_largeout.keras_internals import (
-    build_optimizer_of_step,
     mask_of,
-    retrace_after_error,
     set_mask,
     uses_class_weight,
 )
@@ -143,14 +141,6 @@ class TaggedLoss(keras.losses.Loss):
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
     ) -> tf.Tensor:
         # Overridden because Keras would cast the labels to float32, which is wrong above 2^24.
-        with retrace_after_error():
-            value = self._value(y_true, y_pred, sample_weight)
-        build_optimizer_of_step()  # a metric may fail before the trace ends
-        return value
-
-    def _value(
-        self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None
-    ) -> tf.Tensor:
         tag, mask = tag_of(y_pred, type(self).__name__, self.step_class), mask_of(y_pred)
         if tag is not None:
             tag.take_loss(self)
