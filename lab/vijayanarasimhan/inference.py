@@ -114,7 +114,7 @@ def measure(weights, num_tables, candidates, queries):
 
 
 def _searching(rows, tables, num_candidates, max_lookups):
-    from tf_largeout.papers.lsh.hashed_rows import HashedRows
+    from tf_largeout.papers.lsh.lsh_index import HashedRows
 
     search = HashedRows(rows, tables, num_candidates, max_lookups)
 

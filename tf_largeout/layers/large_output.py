@@ -296,7 +296,7 @@ class LargeOutput(ClassOutput):
             self.sampler.needs_one_table or self._sampler_follows_rows()
         ):
             raise ValueError(
-                f"{self.sampler.name_in_messages} of layer '{self.name}' reads all rows in one "
+                f"{type(self.sampler).__name__} of layer '{self.name}' reads all rows in one "
                 "variable (`needs_one_table`) or follows their updates (`rows_changed`), so it "
                 "does not support num_shards above 1. Use a sampler of `tf_largeout`, all of "
                 "which support shards, or num_shards=1."

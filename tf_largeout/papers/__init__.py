@@ -45,7 +45,7 @@ from tf_largeout.papers.likelihood.normalization_loss import (
 )
 from tf_largeout.papers.likelihood.ranking_loss import RankingLoss as RankingLoss
 from tf_largeout.papers.likelihood.ranking_loss import ranking_loss as ranking_loss
-from tf_largeout.papers.lsh.hash_table_config import HashTableConfig as HashTableConfig
+from tf_largeout.papers.lsh.hash_tables import HashTableConfig as HashTableConfig
 from tf_largeout.papers.lsh.lsh_index import LSHIndex as LSHIndex
 from tf_largeout.papers.lsh.lsh_sampler import LSHSampler as LSHSampler
-from tf_largeout.papers.lsh.top_k_sampler import TopKSampler as TopKSampler
+from tf_largeout.papers.lsh.lsh_sampler import TopKSampler as TopKSampler

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from tf_largeout.papers.kernel_tree.kernel_tree_sampler import KernelTreeSampler
     from tf_largeout.papers.kernel_tree.softmax_sampler import SoftmaxSampler
     from tf_largeout.papers.likelihood.bernoulli_sampler import BernoulliSampler
-    from tf_largeout.papers.lsh.hash_table_config import HashTableConfig
-    from tf_largeout.papers.lsh.lsh_sampler import LSHSampler
-    from tf_largeout.papers.lsh.top_k_sampler import TopKSampler
+    from tf_largeout.papers.lsh.hash_tables import HashTableConfig
+    from tf_largeout.papers.lsh.lsh_sampler import LSHSampler, TopKSampler
 
 __all__ = [
     "BernoulliSampler",

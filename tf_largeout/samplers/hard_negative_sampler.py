@@ -1,5 +1,6 @@
 """The base class of samplers that search for the hard classes of each example."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,13 +20,14 @@ from tf_largeout.types import Config
 class HardNegativeSampler(Sampler):
     """Base of the samplers that find hard classes for each example.
 
-    A subclass implements `search`, and `keep_up` if it has a search structure. Hard classes are
-    wrong classes with high scores. With `num_hard`, an example gets `num_hard` classes from the
-    search (its head). The other `num_sampled - num_hard` classes come from the tail, a static
-    sample that all examples of the batch share; see `HeadAndTail`. The loss then estimates the
-    denominator of the softmax without bias, even if the search misses hard classes or finds
-    none. With `num_hard=None`, all `num_sampled` classes come from the search. Their expected
-    counts are set to 1, so the loss does not correct for them, as in the papers.
+    A subclass implements `search`, and `keep_up` and `rebuild_replica` if it has a search
+    structure. Hard classes are wrong classes with high scores. With `num_hard`, an example gets
+    `num_hard` classes from the search (its head). The other `num_sampled - num_hard` classes
+    come from the tail, a static sample that all examples of the batch share; see `HeadAndTail`.
+    The loss then estimates the denominator of the softmax without bias, even if the search
+    misses hard classes or finds none. With `num_hard=None`, all `num_sampled` classes come from
+    the search. Their expected counts are set to 1, so the loss does not correct for them, as in
+    the papers.
 
     Args:
         num_sampled: Number of sampled classes per example: those of its search plus those of
@@ -164,6 +166,30 @@ class HardNegativeSampler(Sampler):
         """
         return {**super().health(layer), "started_at": self.start.started_at()}
 
+    def rebuild(self, layer: ClassLayer) -> None:
+        """Builds the search structure from the current class embeddings, and starts the search.
+
+        It costs O(num_classes dim), and O(num_classes dim^2) for a kernel tree. The next
+        interval between rebuilds of hash tables starts at this step. Training rebuilds
+        automatically. Call it outside a training step, after setting the embeddings directly.
+
+        Args:
+            layer: The layer that built this sampler.
+
+        Raises:
+            ValueError: If no layer has built it.
+        """
+        self.require_built()
+        layer.class_matrix.each_replica(functools.partial(self.rebuild_replica, layer))
+
+    def rebuild_replica(self, layer: ClassLayer) -> None:
+        """Implements `rebuild` on one replica. Here it only starts the search.
+
+        Args:
+            layer: The layer that built this sampler.
+        """
+        self.start.now()
+
     def get_config(self) -> Config:
         return {
             "num_sampled": self.num_sampled,
@@ -190,7 +216,7 @@ class HardNegativeSampler(Sampler):
             tail.build(layer)
         except ValueError as error:
             raise ValueError(
-                f"{self.name_in_messages}(num_sampled={self.num_sampled}, "
+                f"{type(self).__name__}(num_sampled={self.num_sampled}, "
                 f"num_hard={self.num_hard}) leaves {tail.num_sampled} negatives to its "
                 f"tail, which cannot draw that many. Lower `num_sampled`, or pass another "
                 f"`tail`. {error}"

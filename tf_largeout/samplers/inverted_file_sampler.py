@@ -10,7 +10,6 @@ from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.class_rows import rows_of, structure_over
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
-from tf_largeout.samplers.rebuildable import Rebuildable
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.search.inverted_file import InvertedFile
@@ -22,7 +21,7 @@ from tf_largeout.types import Config
 
 @named("inverted_file")
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class InvertedFileSampler(HardNegativeSampler, Rebuildable):
+class InvertedFileSampler(HardNegativeSampler):
     """Finds most of the classes with the highest logits per example, in O(sqrt(num_classes)).
 
     An inverted file divides the class embeddings into lists of rows that point in similar
@@ -151,7 +150,7 @@ class InvertedFileSampler(HardNegativeSampler, Rebuildable):
         return tf.maximum(self.num_sampled * probabilities, LEAST_COUNT)
 
     def rebuild_replica(self, layer: ClassLayer) -> None:
-        self.start.now()
+        super().rebuild_replica(layer)
         self._file.fit(*rows_of(layer.class_matrix))
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:

@@ -97,11 +97,6 @@ class Sampler:
         """
         return DRAWS
 
-    @property
-    def name_in_messages(self) -> str:
-        """The name for messages: the class, or the public sampler that contains this one."""
-        return type(self).__name__
-
     def build(self, layer: ClassLayer) -> None:
         """Creates the state of the sampler as weights of `layer`, with `add_weight`.
 
@@ -128,7 +123,7 @@ class Sampler:
         """Raises a ValueError if a layer has already built the sampler."""
         if self.num_classes:
             raise ValueError(
-                f"This {self.name_in_messages} was already built by a layer with "
+                f"This {type(self).__name__} was already built by a layer with "
                 f"{self.num_classes} classes. Give each layer a sampler of its own."
             )
 
@@ -136,7 +131,7 @@ class Sampler:
         """Raises a ValueError if no layer has built the sampler yet."""
         if not self.num_classes:
             raise ValueError(
-                f"This {self.name_in_messages} has no state: its layer is not built yet. Call "
+                f"This {type(self).__name__} has no state: its layer is not built yet. Call "
                 "the model on data, or build it with its input shape, first."
             )
 
@@ -197,7 +192,7 @@ class Sampler:
             if not tf.distribute.has_strategy():
                 raise
             raise ValueError(
-                f"{self.name_in_messages} has weights of type {dtype}, which "
+                f"{type(self).__name__} has weights of type {dtype}, which "
                 f"{type(tf.distribute.get_strategy()).__name__} cannot create. Use a static "
                 "sampler, such as UniformSampler, or KernelTreeSampler or TopKSampler; or use "
                 "MirroredStrategy, whose replicas are in one process. TensorFlow says: "

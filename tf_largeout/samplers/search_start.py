@@ -91,7 +91,7 @@ class SearchStart:
         self._progress = sampler.add_weight(
             layer, "search_start", (2,), "int64", step_and_none, on_host=True
         )
-        self._who = f"layer '{layer.name}', {sampler.name_in_messages}"
+        self._who = f"layer '{layer.name}', {type(sampler).__name__}"
         self._tag = f"{layer.name}/search_start"
 
     def advance(self) -> None:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.samplers.stub_layer import built_layer
 from tf_largeout import samplers
-from tf_largeout.papers.lsh.rebuild_schedule import RebuildSchedule
+from tf_largeout.papers.lsh.hash_tables import RebuildSchedule
 
 
 class ScheduledSampler(samplers.UniformSampler):

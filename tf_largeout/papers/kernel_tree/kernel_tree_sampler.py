@@ -9,19 +9,18 @@ import tensorflow as tf
 from tf_largeout.arguments import boolean
 from tf_largeout.classes.normalized_matrix import unit_length
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
-from tf_largeout.papers.kernel_tree.kernel_tree_head import KernelTreeHead
 from tf_largeout.papers.kernel_tree.sharded_kernel_tree import ShardedKernelTree
-from tf_largeout.sampled_values import LEAST_COUNT, HeadAndTail, SampledValues
+from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
 from tf_largeout.samplers.class_rows import rows_of, seed_of_run, structure_over
-from tf_largeout.samplers.rebuildable import Rebuildable
-from tf_largeout.samplers.registry import named, require_num_hard
+from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
+from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.types import Config
 
 
 @named("kernel_tree")
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class KernelTreeSampler(Rebuildable):
+class KernelTreeSampler(HardNegativeSampler):
     """Draws classes in proportion to a quadratic kernel of the features, exactly.
 
     For an example with features h, class c is drawn with probability
@@ -98,8 +97,6 @@ class KernelTreeSampler(Rebuildable):
         head = LargeOutput(100_000, sampler=KernelTreeSampler(projection_dim=32))
     """
 
-    searches = True
-
     def __init__(
         self,
         num_sampled: int = 1024,
@@ -111,33 +108,23 @@ class KernelTreeSampler(Rebuildable):
         tail: Sampler | Config | str | None = "uniform",
         seed: int | None = None,
     ) -> None:
-        super().__init__(num_sampled, seed)
+        super().__init__(num_sampled, num_hard, tail, seed=seed)
         tree = KernelTree(alpha, projection_dim, leaf_size)
         self.alpha, self.projection_dim = tree.alpha, tree.projection_dim
         self.leaf_size = tree.leaf_size
         self._tree: KernelTree | ShardedKernelTree
-        self.shared = None if shared is None else boolean("shared", shared)
-        require_num_hard(tail, num_hard)
-        self.num_hard, self.tail = num_hard, None
-        self._head: KernelTreeHead | None = None
-        if num_hard is None:
-            return
-        if self.shared:
+        self.shared = boolean("shared", shared, or_none=True)
+        if self.shared and num_hard is not None:
             raise ValueError(
                 "`shared=True` draws one pool, but `num_hard` draws for each example. "
                 f"Received: shared=True, num_hard={num_hard}. Pass only one of them."
             )
-        self._head = KernelTreeHead(self.num_sampled, num_hard, tail, self._sample)
-        self.num_hard, self.tail = self._head.num_hard, self._head.tail
-        self.parts = (self._head,)
 
     @property
     def counts_are(self) -> str:
-        return self.tail.counts_are if self.tail else super().counts_are
+        return self.tail.counts_are if self.tail else DRAWS
 
     def build(self, layer: ClassLayer) -> None:
-        if self._head:
-            self._head.build(layer)
         super().build(layer)
         matrix = layer.class_matrix
         as_read = unit_length if matrix.has_unit_rows else None
@@ -152,16 +139,20 @@ class KernelTreeSampler(Rebuildable):
         for shard, of_shard in zip(matrix.shards(), trees, strict=True):
             shard.matrix.on_rows_changed(of_shard.rows_changed)
 
-    def prepare(self, layer: ClassLayer) -> None:
+    def keep_up(self, layer: ClassLayer) -> None:
         self._tree.keep_up(seed_of_run(layer), *rows_of(layer.class_matrix))
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues | HeadAndTail:
-        if self._head:
-            return self._head.draw(features, labels, layer)
+        if self.tail:
+            return super().draw(features, labels, layer)
         form = self._own if self.shared is False else self._pool
         return form(features, labels, layer)
+
+    def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
+        ids, _, _ = self._sample(features, labels[:, :0], self.num_searched, layer)
+        return distinct_in_row(ids)
 
     def rebuild_replica(self, layer: ClassLayer) -> None:
         self._tree.rebuild(seed_of_run(layer), *rows_of(layer.class_matrix))
@@ -179,18 +170,18 @@ class KernelTreeSampler(Rebuildable):
         Raises:
             ValueError: If no layer has built it.
         """
-        return {**super().health(layer), **self._tree.health()}
+        self.require_built()
+        return self._tree.health()
 
     def get_config(self) -> Config:
+        config = super().get_config()
+        del config["start_step"]  # always 0
         return {
-            "num_sampled": self.num_sampled,
+            **config,
             "alpha": self.alpha,
             "projection_dim": self.projection_dim,
             "leaf_size": self.leaf_size,
             "shared": self.shared,
-            "num_hard": self.num_hard,
-            "tail": keras.saving.serialize_keras_object(self.tail),
-            "seed": self.seed,
         }
 
     def _sample(

@@ -1,4 +1,4 @@
-"""Hash tables: they find the rows in the same buckets as a query."""
+"""Hash tables, and when they are rebuilt: they find the rows in a query's buckets."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,11 +8,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import is_whole
+from tf_largeout.arguments import is_whole, one_of, real_number, whole_number
 from tf_largeout.ops import devices
 from tf_largeout.papers.lsh.hash_ops import hash_functions, lsh_hash
 from tf_largeout.papers.lsh.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
 from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.types import Config
 from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
 from tf_largeout.variables.machine_memory import require_memory
 from tf_largeout.variables.replicas import local_variable
@@ -24,6 +25,148 @@ _MOST_BITS = 30
 _NUM_PROBES = 64
 _LEAST_LOOKUPS = 8  # per table, if the rows that occur most often are searched
 LOOKUPS_PER_ROW = 16  # table entries that a query looks at per row of the most frequent ones
+_NEVER = 2.0**62  # steps
+
+
+class HashTableConfig:
+    """The hash tables of an `LSHSampler`: L tables of K hashes, and when they are rebuilt.
+
+    Args:
+        hash: "simhash", "dwta" or "wta".
+        num_hashes: K. None chooses K such that the L buckets of a query contain about `8
+            num_sampled` entries if all buckets have equal size.
+        num_tables: L.
+        rebuild_every: Steps between the first two builds.
+        rebuild_growth: Growth factor g of this interval after each rebuild: rebuild i is
+            at step `rebuild_every (g^i - 1) / (g - 1)`.
+        bin_size: For "dwta" and "wta", how many numbers a hash value compares: a power of two
+            from 2 to 256, 8 by default. A value has `log2(bin_size)` bits. "simhash" does not
+            use it. Vijayanarasimhan et al. 2015 (section 4) use 16 with 1,000 tables of 3
+            hashes: k = 16, M = 1,000 bands, P = 3,000 permutations.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+        LSHSampler(1024, tables=HashTableConfig(num_tables=20, rebuild_growth=2.0))
+    """
+
+    def __init__(
+        self,
+        hash: str = "simhash",
+        num_hashes: int | None = None,
+        num_tables: int = 50,
+        rebuild_every: int = 50,
+        rebuild_growth: float = 1.5,
+        bin_size: int = DEFAULT_BIN_SIZE,
+    ) -> None:
+        self.hash = one_of("hash", hash, HASHES)
+        self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
+        self.num_tables = whole_number("num_tables", num_tables)
+        schedule = RebuildSchedule(rebuild_every, rebuild_growth)
+        self.rebuild_every, self.rebuild_growth = schedule.every, schedule.growth
+        self.bin_size = checked_bin_size(bin_size)
+
+    def get_config(self) -> Config:
+        """Returns the arguments as values that JSON supports."""
+        return dict(vars(self))
+
+    @classmethod
+    def get(cls, identifier: Any) -> "HashTableConfig":
+        """Returns the configuration for a `HashTableConfig`, a dict of its arguments, or None.
+
+        Raises:
+            ValueError: If it is something else, or a key is not an argument.
+        """
+        if isinstance(identifier, cls):
+            return identifier
+        names = list(vars(cls()))
+        given = {} if identifier is None else identifier
+        if not isinstance(given, dict) or given.keys() - set(names):
+            raise ValueError(
+                f"`tables` must be a HashTableConfig, or a dict with some of the keys {names}. "
+                f"Received: tables={identifier!r}."
+            )
+        return cls(**given)
+
+
+class RebuildSchedule:
+    """Rebuilds every few steps at first, then at exponentially growing intervals.
+
+    The first training step builds. If a rebuild comes d steps after the previous one, the next
+    one comes `growth * d` steps later (Daghaghi et al. 2021, section 3.3), because weights
+    change less and less. So rebuild i is at step `every (growth^i - 1) / (growth - 1)`, and a
+    run of n steps has about `log(1 + n (growth - 1) / every) / log(growth)` rebuilds. The state
+    is a weight, so a resumed run rebuilds in the same steps as an uninterrupted one.
+
+    Args:
+        every: Steps between the first two builds, a positive int.
+        growth: Factor from one interval to the next, at least 1.
+
+    Raises:
+        ValueError: If one of them is out of range.
+    """
+
+    def __init__(self, every: int = 50, growth: float = 1.5) -> None:
+        self.every = whole_number("rebuild_every", every)
+        self.growth = real_number("rebuild_growth", growth, least=1)
+        self._state: keras.Variable = None
+
+    def build(self, add_weight: AddWeight) -> None:
+        """Creates the state: `[step, step of the next rebuild]`.
+
+        Args:
+            add_weight: Function that creates a weight.
+        """
+        self._state = add_weight("rebuild_state", (2,), "int64", "zeros", on_host=True)
+
+    def advance(
+        self,
+        rebuild: Callable[[tf.Tensor], None],
+        is_stale: Callable[[], tf.Tensor] | None = None,
+    ) -> None:
+        """Counts a training step, and first calls `rebuild(step)` if that is due.
+
+        Args:
+            rebuild: Function of the step number, an int64 scalar, that rebuilds in place. It
+                runs inside `tf.cond`, so it may write only to the variables of this replica
+                (`replicas.local_variable`), and in the scope of the CPU.
+            is_stale: Optional function without arguments that returns, as a scalar bool tensor,
+                whether the structure no longer fits the weights. It is called every `every`
+                steps, and True causes a rebuild outside the schedule. So the structure is also
+                rebuilt if weights were set directly.
+        """
+        state = local_variable(self._state)
+
+        def rebuild_now() -> tf.Tensor:
+            rebuild(step)
+            return self._next_after(step)
+
+        with devices.host_scope(self._state):
+            step, next_rebuild = tf.unstack(state.read_value())
+            due = step >= next_rebuild
+            if is_stale is not None:
+                ask = tf.logical_and(step % self.every == 0, tf.logical_not(due))
+                due = tf.logical_or(due, tf.cond(ask, is_stale, lambda: tf.constant(False)))
+            next_rebuild = tf.cond(due, rebuild_now, lambda: next_rebuild)
+            state.assign([step + 1, next_rebuild])
+
+    def now(self, rebuild: Callable[[tf.Tensor], None]) -> None:
+        """Calls `rebuild(step)` now; the next interval starts at this step."""
+        state = local_variable(self._state)
+        step = state.read_value()[0]
+        rebuild(step)
+        state.assign([step, self._next_after(step)])
+
+    def resume(self, before: "RebuildSchedule") -> None:
+        """Takes the step number of another schedule; the next step builds."""
+        step = local_variable(before._state).read_value()[0]
+        self._state.assign([step, step])
+
+    def _next_after(self, step: tf.Tensor) -> tf.Tensor:
+        # every * growth^i, from the step of rebuild i, so that i is not part of the state.
+        distance = self.every + (self.growth - 1) * tf.cast(step, tf.float64)
+        return step + tf.cast(tf.math.ceil(tf.minimum(distance, _NEVER)), tf.int64)
 
 
 def most_bits(num_rows: int) -> int:
@@ -383,6 +526,67 @@ class HashTables:
     def _new_functions(self, seed: tf.Tensor) -> tf.Tensor:
         family = (self.kind, self._dim, self.num_hashes, self.num_tables)
         return hash_functions(*family, seed, self.bin_size)
+
+
+class ScheduledHashTables(HashTables):
+    """`HashTables` that are rebuilt inside training steps, see `RebuildSchedule`.
+
+    Args:
+        config: The configuration of the tables.
+        num_hashes: K.
+    """
+
+    def __init__(self, config: HashTableConfig, num_hashes: int) -> None:
+        super().__init__(config.hash, num_hashes, config.num_tables, config.bin_size)
+        self._schedule = RebuildSchedule(config.rebuild_every, config.rebuild_growth)
+
+    def build(self, num_rows: int, dim: int, add_weight: AddWeight, **of_all: int) -> None:
+        super().build(num_rows, dim, add_weight, **of_all)
+        self._schedule.build(add_weight)
+
+    def keep_up(
+        self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
+    ) -> None:
+        """Counts a training step, and first rebuilds the tables if that is due.
+
+        Args:
+            seed: int64 `[2]`, the seed of the run. The hash functions depend only on it and on
+                the step.
+            embeddings: As in `rebuild`.
+            bias: Not used: hashes compare directions.
+        """
+
+        def rebuild(step: tf.Tensor) -> None:
+            with devices.device_scope_of(self._ids):
+                self._rebuild_in(step, seed, embeddings)
+
+        def is_stale() -> tf.Tensor:
+            with devices.device_scope_of(self._ids):
+                return self.are_stale(embeddings)
+
+        self._schedule.advance(rebuild, is_stale)
+
+    def rebuild_now(
+        self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
+    ) -> None:
+        """Rebuilds outside the schedule; the next interval starts at this step.
+
+        Args:
+            seed: As in `keep_up`.
+            embeddings: As in `keep_up`.
+            bias: Not used.
+        """
+        self._schedule.now(lambda step: self._rebuild_in(step, seed, embeddings))
+
+    def resume(self, before: Any) -> None:
+        """Takes the step number of other `ScheduledHashTables`; the next step rebuilds."""
+        self._schedule.resume(before._schedule)
+
+    def _rebuild_in(self, step: tf.Tensor, seed: tf.Tensor, embeddings: tf.Variable) -> None:
+        with devices.host_scope(self._functions):
+            # Draws count up from 0, so no draw has the seed of a rebuild.
+            seed = tf.stack([seed[0], -1 - step])
+        self.rebuild(embeddings, seed)
 
 
 def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:

@@ -9,8 +9,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.ops import devices
-from tf_largeout.papers.lsh.hash_tables import HashTables, health_of
-from tf_largeout.papers.lsh.scheduled_hash_tables import ScheduledHashTables
+from tf_largeout.papers.lsh.hash_tables import HashTables, ScheduledHashTables, health_of
 from tf_largeout.search.shard_draws import merge_found, seed_of, spread_shards
 from tf_largeout.search.sharded_structure import ShardedStructure, best_of_shards, on_each_shard
 from tf_largeout.variables.row_shard import RowShard, map_by_shard
