@@ -3,7 +3,7 @@
 from lab.mutation.fault import Fault
 
 _SAMPLERS = "tf_largeout/samplers/"
-_SEARCH = "tf_largeout/search/"
+_PAPERS = "tf_largeout/papers/"
 _ALL = ("tests/samplers", "tests/search")
 
 FAULTS = [
@@ -23,7 +23,7 @@ FAULTS = [
     ),
     Fault(
         "draws are not increased for repeats, so too few distinct classes are drawn",
-        _SAMPLERS + "bernoulli_sampler.py",
+        _PAPERS + "likelihood/bernoulli_sampler.py",
         "hits = np.minimum(-np.log(-np.expm1(log_b)), _MOST_HITS)",
         "hits = np.minimum(np.exp(log_b), _MOST_HITS)",
         ("tests/papers/likelihood/bernoulli_sampler_test.py", *_ALL),
@@ -37,7 +37,7 @@ FAULTS = [
     ),
     Fault(
         "a rebuild comes one step late",
-        _SEARCH + "rebuild_schedule.py",
+        _PAPERS + "lsh/hash_tables.py",
         "due = step >= next_rebuild",
         "due = step > next_rebuild",
         ("tests/papers/lsh/rebuild_schedule_test.py", *_ALL),
@@ -51,14 +51,14 @@ FAULTS = [
     ),
     Fault(
         "expected counts of an LSH pool are those of one table",
-        _SAMPLERS + "lsh_pool.py",
-        "weight = num_from_tables * tables.num_tables / tf.maximum(num_entries, 1)",
+        _PAPERS + "lsh/lsh_sampler.py",
+        "weight = num_from_tables * self.tables.num_tables / tf.maximum(num_entries, 1)",
         "weight = num_from_tables / tf.maximum(num_entries, 1)",
         ("tests/papers/lsh/lsh_sampler_test.py", *_ALL),
     ),
     Fault(
         "log q of a draw from one of several trees leaves out the probability of the tree",
-        _SEARCH + "tree_draws.py",
+        _PAPERS + "kernel_tree/sharded_kernel_tree.py",
         "log_q.append(found[1] + tf.gather(log_share, own_queries))",
         "log_q.append(found[1] + 0 * tf.gather(log_share, own_queries))",
         ("tests/papers/kernel_tree/sharded_trees_test.py", *_ALL),
