@@ -10,7 +10,7 @@ from tests.reference import binary_tree as reference
 from tests.reference import hierarchical_softmax
 from tests.slow import slow_but
 from tf_largeout import layers, losses, metrics, optimizers, retrieval, serving
-from tf_largeout.papers.hierarchical.binary_tree import huffman_depths
+from tf_largeout.papers.hierarchical.huffman_output import huffman_depths
 
 N, DIM, BATCH = 43, 5, 6
 RNG = np.random.default_rng(2)

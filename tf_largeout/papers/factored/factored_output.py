@@ -14,13 +14,13 @@ from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
-from tf_largeout.papers.factored import factored_classes
 from tf_largeout.papers.factored.factored_logits import FactoredRanking, FactoredTag
 from tf_largeout.papers.factored.factored_matrix import FactoredMatrix
 from tf_largeout.papers.factored.factored_output_ops import FactoredState
 from tf_largeout.papers.factored.factored_update import (
     FactoredUpdate,
     gram_of,
+    move_classes,
     total_of,
 )
 from tf_largeout.steps.labels import excluded_ids
@@ -252,7 +252,7 @@ class FactoredOutput(ClassOutput):
         for old, new in zip(before.variables, self.variables, strict=True):
             if id(new) not in factors:
                 change.copy(old, new)
-        factored_classes.move_classes(before.class_matrix.state, state, change, new_rows)
+        move_classes(before.class_matrix.state, state, change, new_rows)
         return []
 
     def get_config(self) -> Config:

@@ -1,6 +1,7 @@
 """`HierarchicalOutput`: a two-level softmax over clusters and classes."""
 
 import heapq
+import math
 from typing import Any
 
 import keras
@@ -8,13 +9,51 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
+from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.probabilities import Probabilities, Scores
+from tf_largeout.layers.class_output import ClassOutput
+from tf_largeout.ops.inverted_file_ops import inverted_file_fitted, packed_shapes
 from tf_largeout.papers.hierarchical.clustered_matrix import ClusteredMatrix
-from tf_largeout.papers.hierarchical.k_means import k_means_clusters
-from tf_largeout.papers.hierarchical.log_probability_output import LogProbabilityOutput
+from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityTag
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers
+
+_LARGEST = 2  # times the mean
+
+
+class LogProbabilityOutput(ClassOutput):
+    """An output layer whose scores are log-probabilities, which a hierarchy of classes gives.
+
+    Its `class_matrix` has the method `class_log_probabilities`.
+    """
+
+    tag_class = LogProbabilityTag
+
+    def probabilities(
+        self, scores: Scores, absolute: bool | None = None
+    ) -> Probabilities | None:
+        """See `ClassOutput`. The scores are log-probabilities already."""
+        if scores == "sigmoid":
+            raise ValueError(
+                f"`scores='sigmoid'` needs logits, but the scores of layer '{self.name}' are "
+                "log-probabilities. Use scores='softmax'."
+            )
+        if scores == "softmax":
+            return probabilities.exponential
+        return super().probabilities(scores, absolute)
+
+    def add_constant(self, name: str, values: np.ndarray) -> keras.Variable:
+        """Adds an int64 weight that is saved but not trained."""
+        values = values.astype(np.int64)
+        return self.add_class_weight(
+            name,
+            values.shape,
+            initializers.constant_initializer(values),
+            dtype="int64",
+            trainable=False,
+        )
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -269,4 +308,63 @@ def _checked_clusters(
             f"cluster {int(np.argmin(sizes))}. Leave `num_clusters` out and use "
             "np.unique(clusters, return_inverse=True)[1], which has no empty clusters."
         )
+    return clusters
+
+
+def k_means_clusters(rows: TensorLike, num_clusters: int) -> np.ndarray:
+    """Returns the cluster of each row, by the spherical k-means that fits an `InvertedFile`.
+
+    No cluster has more than twice `num_rows / num_clusters` rows, because the time of a
+    function that uses the clusters can depend on the largest one. Larger clusters are clustered
+    again. If all their rows are nearly equal, they are divided arbitrarily.
+
+    Args:
+        rows: Float `[num_rows, dim]`, finite.
+        num_clusters: Approximate number of clusters, at most one per row. Empty clusters are
+            dropped, and large clusters become several.
+
+    Returns:
+        int64 `[num_rows]`, from 0; each cluster has a row.
+    """
+    rows = np.asarray(rows, np.float32)
+    mean = len(rows) / num_clusters
+    clusters = _fitted(rows, num_clusters)
+    while True:
+        sizes = np.bincount(clusters)
+        large = np.flatnonzero(sizes > max(1, _LARGEST * mean))
+        if not large.size:
+            return clusters
+        for cluster in large:
+            members = np.flatnonzero(clusters == cluster)
+            parts = _parts(rows[members], math.ceil(len(members) / mean))
+            new = clusters.max() + parts
+            clusters[members] = np.where(parts > 0, new, cluster)
+
+
+def _parts(rows: np.ndarray, count: int) -> np.ndarray:
+    """Divides the rows of a cluster into parts, each at least a tenth smaller."""
+    parts = _fitted(rows, count)
+    if np.bincount(parts).max() > 0.9 * len(rows):
+        return np.arange(len(rows)) * count // len(rows)
+    return parts
+
+
+def _fitted(rows: np.ndarray, num_clusters: int) -> np.ndarray:
+    """Returns each row's cluster, from 0. No cluster exceeds eight times the mean size."""
+    with tf.device("CPU:0"):
+        num_rows, dim = rows.shape
+        codes_shape, scales_shape = packed_shapes(num_rows, dim)
+        state = [
+            tf.zeros([num_clusters, dim]),
+            tf.zeros([num_clusters]),
+            tf.zeros([num_clusters + 1], tf.uint32),
+            tf.zeros([num_rows], tf.uint32),
+            tf.zeros(codes_shape, tf.uint8),
+            tf.zeros(scales_shape),
+            tf.constant([0, -1], tf.int64),
+        ]
+        fitted = inverted_file_fitted(tf.constant(rows), None, state)
+    sizes = np.diff(fitted[2].numpy().astype(np.int64))
+    clusters = np.empty(num_rows, np.int64)
+    clusters[fitted[3].numpy()] = np.repeat(np.arange(np.sum(sizes > 0)), sizes[sizes > 0])
     return clusters

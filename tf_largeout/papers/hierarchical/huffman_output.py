@@ -1,5 +1,6 @@
 """`HuffmanOutput`: a hierarchical softmax over a binary Huffman tree."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -7,17 +8,243 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
+from tf_largeout.classes import blockwise
+from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.papers.hierarchical.binary_tree import (
-    BinaryTree,
-    huffman_depths,
-    level_sizes_of,
-)
-from tf_largeout.papers.hierarchical.log_probability_output import LogProbabilityOutput
-from tf_largeout.papers.hierarchical.tree_matrix import TreeMatrix
+from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.papers.hierarchical.hierarchical_output import LogProbabilityOutput
+from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityScorer
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers
+from tf_largeout.variables.replicas import local_variable
+
+
+class BinaryTree:
+    """A binary tree with inner nodes and leaves, both numbered level by level from the root.
+
+    In each level, the leaves come before the inner nodes. So the number of inner nodes per
+    level determines the tree. Inner node p has the edges 2p to its left and 2p + 1 to its right
+    child.
+
+    Args:
+        level_sizes: Number of inner nodes of each level; the root is level 0.
+
+    Attributes:
+        level_sizes: As above.
+        num_leaves: One more than the number of inner nodes.
+    """
+
+    def __init__(self, level_sizes: Sequence[int]) -> None:
+        self.level_sizes = [int(size) for size in level_sizes]
+        sizes = np.array([*self.level_sizes, 0])
+        self.num_leaves = int(sizes.sum()) + 1
+        # The first inner node of each level, and the first edge below each level.
+        self._first_nodes = np.cumsum(sizes) - sizes
+        self._num_leaves_below = 2 * sizes[:-1] - sizes[1:]
+        self._first_leaves = np.cumsum(self._num_leaves_below) - self._num_leaves_below
+
+    def paths(self, leaves: tf.Tensor) -> tf.Tensor:
+        """Returns the edges from each leaf up to the root.
+
+        Args:
+            leaves: int64 `[...]`, numbers of leaves, or -1.
+
+        Returns:
+            int64 `[..., number of levels]`: the edges, then -1; only -1 for the leaf -1.
+        """
+        none = tf.constant(-1, tf.int64)
+        shifts = 2 * self._first_nodes[:-1] - self._first_leaves
+        edges = leaves + _of_range(leaves, self._first_leaves, shifts)
+        edges = tf.where(leaves < 0, none, edges)
+        path = [edges]
+        # From the inner nodes of each level to the edges above them; the root has none.
+        shifts = 2 * self._first_nodes[:-2] + self._num_leaves_below[:-1]
+        shifts = np.concatenate([[0], shifts - self._first_nodes[1:-1]])
+        for _ in self.level_sizes[1:]:
+            nodes = edges // 2
+            edges = nodes + _of_range(nodes, self._first_nodes[:-1], shifts)
+            edges = tf.where(nodes <= 0, none, edges)
+            path.append(edges)
+        return tf.stack(path, axis=-1)
+
+    def sums(self, edges: tf.Tensor) -> tf.Tensor:
+        """Returns the sum of the values of the edges from the root to each leaf.
+
+        Args:
+            edges: Float `[number of edges, B]`.
+
+        Returns:
+            Float `[num_leaves, B]`.
+        """
+        of_leaves, of_inner = [], tf.zeros_like(edges[:1])
+        ends = zip(self._first_nodes, self.level_sizes, self._num_leaves_below, strict=False)
+        for first, size, num_leaves in ends:
+            below = edges[2 * first : 2 * (first + size)] + tf.repeat(of_inner, 2, axis=0)
+            of_leaves.append(below[:num_leaves])
+            of_inner = below[num_leaves:]
+        return tf.concat(of_leaves, axis=0)
+
+
+def _of_range(numbers: tf.Tensor, firsts: np.ndarray, values: np.ndarray) -> tf.Tensor:
+    """Returns the value of the range of each number, for the first number of each range."""
+    place = tf.searchsorted(firsts, tf.reshape(numbers, [-1]), side="right") - 1
+    return tf.reshape(tf.gather(values, tf.maximum(place, 0)), tf.shape(numbers))
+
+
+def huffman_depths(counts: np.ndarray) -> np.ndarray:
+    """Returns the depths of the leaves in a Huffman tree, which minimizes `sum(counts depth)`.
+
+    Args:
+        counts: Positive `[N]`, for at least two classes.
+
+    Returns:
+        int64 `[N]`.
+
+    References:
+        Huffman 1952, "A method for the construction of minimum-redundancy codes".
+    """
+    order = np.argsort(counts, kind="stable")
+    leaves, num_leaves = counts[order].tolist(), len(counts)
+    inner: list[float] = []  # in ascending order, because merges are
+    parents = np.empty(2 * num_leaves - 2, np.int64)  # of the leaves, then the inner nodes
+    leaf = node = 0
+    for merged in range(num_leaves - 1):
+        total = 0.0
+        for _ in range(2):
+            if node == merged or (leaf < num_leaves and leaves[leaf] <= inner[node]):
+                parents[leaf] = merged
+                total += leaves[leaf]
+                leaf += 1
+            else:
+                parents[num_leaves + node] = merged
+                total += inner[node]
+                node += 1
+        inner.append(total)
+    of_inner = [0] * (num_leaves - 1)
+    above = parents[num_leaves:].tolist()
+    for node in range(num_leaves - 3, -1, -1):
+        of_inner[node] = of_inner[above[node]] + 1
+    depths = np.empty(num_leaves, np.int64)
+    depths[order] = np.array(of_inner)[parents[:num_leaves]] + 1
+    return depths
+
+
+def level_sizes_of(depths: np.ndarray) -> list[int]:
+    """Returns the number of inner nodes of each level, for the depths of all leaves."""
+    sizes = [1]
+    for num_leaves in np.bincount(depths)[1:-1].tolist():
+        sizes.append(2 * sizes[-1] - num_leaves)
+    return sizes
+
+
+class TreeMatrix(LogProbabilityScorer):
+    """Classes whose score is the log-probability of the path to a leaf of a binary tree.
+
+        log P(c | h) = sum over the inner nodes n of the path of log sigmoid(s (<v_n, h> + b_n))
+
+    where s is 1 if the path goes to the left child of n, and -1 otherwise. The classes have no
+    rows. Scoring a few classes per example takes O(depth) time. Scoring all of them takes
+    O(num_classes) time, with memory for some `[batch, num_classes]` tensors.
+
+    Args:
+        nodes: The `ClassMatrix` of the `v_n` and `b_n`.
+        tree: The tree.
+        leaf_of_class: int64 Keras variable `[num_classes]`.
+        owner: Name of the layer, for messages.
+    """
+
+    def __init__(
+        self, nodes: ClassMatrix, tree: BinaryTree, leaf_of_class: keras.Variable, owner: str
+    ) -> None:
+        super().__init__(tree.num_leaves, nodes.dim, nodes.has_bias, owner)
+        self._nodes, self._tree, self._leaf_of_class = nodes, tree, leaf_of_class
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        raise self._no_rows()
+
+    def values(self) -> tf.Tensor:
+        raise self._no_rows()
+
+    def logits(self, features: tf.Tensor) -> tf.Tensor:
+        logits = tf.cast(self._nodes.logits(features), tf.float32)
+        columns = tf.transpose(tf.reshape(logits, [-1, self.num_classes - 1]))
+        both = tf.stack([tf.math.log_sigmoid(columns), tf.math.log_sigmoid(-columns)], axis=1)
+        edges = tf.reshape(both, [2 * (self.num_classes - 1), -1])
+        found = tf.gather(self._tree.sums(edges), self._leaf_of_class.value)
+        shape = tf.concat([tf.shape(features)[:-1], [self.num_classes]], axis=0)
+        found = tf.cast(tf.reshape(tf.transpose(found), shape), features.dtype)
+        return tf.ensure_shape(found, [*features.shape[:-1], self.num_classes])
+
+    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        return self.class_log_probabilities(features, ids)[0]
+
+    def class_log_probabilities(
+        self, features: tf.Tensor, ids: tf.Tensor
+    ) -> tuple[tf.Tensor, None]:
+        """Returns log-probabilities of each example's own classes; their ranks are not known.
+
+        The gradient of the nodes has one row per node of the paths.
+
+        Args:
+            features: Float `[B, dim]`.
+            ids: int64 `[B, n]`, padded with -1.
+
+        Returns:
+            `(log_probabilities, None)`: float32 `[B, n]`, the lowest float at padding.
+        """
+        leaf_of_class, shape = local_variable(self._leaf_of_class), tf.shape(ids)
+        leaves = tf.where(ids >= 0, tf.gather(leaf_of_class, tf.maximum(ids, 0)), -1)
+        edges = self._tree.paths(leaves)
+        nodes = tf.reshape(tf.where(edges >= 0, edges // 2, -1), [shape[0], -1])
+        logits = tf.reshape(self._nodes.dots(features, nodes), tf.shape(edges))
+        signed = tf.where(edges % 2 == 0, logits, -logits)
+        steps = tf.where(edges >= 0, tf.math.log_sigmoid(tf.where(edges >= 0, signed, 0)), 0)
+        return tf.where(ids >= 0, tf.reduce_sum(steps, axis=-1), tf.float32.min), None
+
+    def fold_logits(
+        self,
+        features: tf.Tensor,
+        function: BlockFunction,
+        state: Any,
+        *,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
+    ) -> Any:
+        """Like `ClassScorer.fold_logits`, with all classes in one block."""
+        scores = self.logits(tf.cast(features, tf.float32))
+        if classes is None:
+            return function(state, scores, tf.range(self.num_classes, dtype=tf.int64))
+        return function(state, tf.gather(scores, classes, axis=1), classes)
+
+    def statistics(
+        self,
+        features: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str = "float32",
+        training: bool = False,
+    ) -> ClassStatistics:
+        """Like `ClassScorer.statistics`. The `log_partition` is 0: probabilities sum to 1."""
+        self._require_float32(compute_dtype)
+        true_logits = tf.where(labels >= 0, self.dots(features, labels), 0)
+
+        def ranks() -> tf.Tensor:
+            scores = self.logits(tf.cast(tf.stop_gradient(features), tf.float32))
+            own = tf.gather(scores, tf.maximum(labels, 0), batch_dims=1)
+            ids = tf.range(self.num_classes, dtype=tf.int64)
+
+            def in_one_block(function: BlockFunction, state: Any) -> Any:
+                return function(state, scores, ids)
+
+            return blockwise.ranks(in_one_block, labels, own, self.num_classes)
+
+        return ClassStatistics(tf.zeros(tf.shape(labels)[:1]), true_logits, ranks)
+
+    def _no_rows(self) -> ValueError:
+        return ValueError(
+            f"Layer '{self._owner}' is a binary tree, whose classes have no rows: each class "
+            "is a path of nodes. Use the layer's `top_k` instead of an index."
+        )
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")

@@ -5,8 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
-from tf_largeout.papers.kernel_tree.tree_draws import TreeDraws
+from tf_largeout.search.shard_draws import draw_shards, seed_of
 from tf_largeout.search.sharded_structure import ShardedStructure, on_each_shard
 from tf_largeout.variables.row_shard import RowShard, map_by_shard
 
@@ -67,3 +68,131 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
     def _masses(self, queries: tf.Tensor) -> tf.Tensor:
         """Returns the sum of the kernels of each shard, float32 `[batch, num_shards]`."""
         return tf.stack(self.each(lambda _, tree: tree.masses(queries)), axis=1)
+
+
+class TreeDraws:
+    """Draws for a batch of queries: a shard in proportion to its kernels, then one of its rows.
+
+    The kernels of all rows add up to Z, and those of shard s to Z_s. Row i of shard s is drawn
+    with probability `(Z_s / Z) (K(h, w_i) / Z_s)`. The reported probability is the product of
+    the two factors that the draw used, even if the sums of a tree are out of date.
+
+    Args:
+        trees: The tree of each shard.
+        rows: The embeddings of each shard, and its biases or None.
+        queries: float32 `[batch, dim]`.
+        masses: float32 `[batch, num_shards]`, the sum of the kernels of each shard.
+        seed: int64 `[2]`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If a sum of kernels is not finite.
+    """
+
+    def __init__(
+        self,
+        trees: ShardedStructure[KernelTree],
+        rows: tuple[Sequence[Any], ...],
+        queries: tf.Tensor,
+        masses: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> None:
+        self._trees, self._rows = trees, rows
+        self._queries, self._seed = queries, seed
+        masses = checks.finite(
+            masses,
+            "features must be finite, and their products with the class embeddings must not "
+            "overflow",
+        )
+        masses = tf.cast(masses, tf.float64)
+        self._shares = masses / tf.reduce_sum(masses, axis=1, keepdims=True)
+
+    def per_query(
+        self, labels: tf.Tensor, num_sampled: int
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Makes `num_sampled` draws per query, see `KernelTree.sample`."""
+        owners = draw_shards(self._shares, num_sampled, self._next_seed(0))
+        shape = tf.shape(owners)
+        asking = tf.repeat(tf.range(shape[0]), num_sampled)
+        ids, log_q, label_log_q = self._sample(asking, tf.reshape(owners, [-1]), labels)
+        ids, log_q = (
+            tf.ensure_shape(tf.reshape(part, shape), [None, num_sampled])
+            for part in (ids, log_q)
+        )
+        return ids, log_q, label_log_q
+
+    def shared(self, num_sampled: int) -> tuple[tf.Tensor, tf.Tensor]:
+        """Draws a shared pool of `num_sampled` rows, for which the queries take turns.
+
+        Returns:
+            `(ids, log_q)`, `[num_sampled]` each.
+        """
+        batch = tf.shape(self._queries, tf.int64)[0]
+        first = tf.random.stateless_uniform(
+            [], self._next_seed(1), maxval=batch, dtype=tf.int64, alg="philox"
+        )
+        asking = (tf.range(num_sampled, dtype=tf.int64) * batch + first) // num_sampled
+        shares = tf.gather(self._shares, asking)
+        owners = draw_shards(shares, 1, self._next_seed(0))[:, 0]
+        no_labels = tf.zeros([batch, 0], tf.int64)
+        ids, log_q, _ = self._sample(tf.cast(asking, tf.int32), owners, no_labels)
+        return tf.ensure_shape(ids, [num_sampled]), log_q
+
+    def _sample(
+        self, asking: tf.Tensor, owners: tf.Tensor, labels: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Makes draw i for query `asking[i]` in shard `owners[i]`; both int32 `[n]`."""
+        shards = self._trees.shards
+        places = [tf.where(owners == shard.number)[:, 0] for shard in shards]
+        queries_of = [tf.gather(asking, at) for at in places]
+        labels_of = [shard.to_local(labels) for shard in shards]
+
+        def draw(shard: RowShard, tree: KernelTree, *arguments: Any) -> tuple[tf.Tensor, ...]:
+            seed = seed_of(self._seed, shard.number)
+            return _draw(tree, self._queries, seed, *arguments)
+
+        drawn = self._trees.each(draw, labels_of, queries_of, *self._rows)
+        log_shares = tf.unstack(tf.cast(tf.math.log(self._shares), tf.float32), axis=1)
+        ids, log_q, label_log_q = [], [], tf.zeros(tf.shape(labels))
+        for shard, log_share, own_labels, own_queries, found in zip(
+            shards, log_shares, labels_of, queries_of, drawn, strict=True
+        ):
+            ids.append(shard.to_global(found[0]))
+            log_q.append(found[1] + tf.gather(log_share, own_queries))
+            own_log_q = found[2] + log_share[:, tf.newaxis]
+            label_log_q = tf.where(own_labels >= 0, own_log_q, label_log_q)
+        places = [tf.cast(at, tf.int32) for at in places]
+        return (
+            tf.dynamic_stitch(places, ids),
+            tf.dynamic_stitch(places, log_q),
+            label_log_q,
+        )
+
+    def _next_seed(self, number: int) -> tf.Tensor:
+        """Returns a seed that differs from the seeds of the shards."""
+        return seed_of(self._seed, len(self._trees.shards) + number)
+
+
+def _draw(
+    tree: KernelTree,
+    queries: tf.Tensor,
+    seed: tf.Tensor,
+    labels: tf.Tensor,
+    asking: tf.Tensor,
+    embeddings: tf.Variable,
+    bias: tf.Variable | None,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Makes one draw per entry of `asking`, and looks up the labels, within one shard.
+
+    The op makes draws for each query that it gets. So it gets all queries, to look up the
+    labels, and then the queries in `asking`, to make the draws. The draws for the first part
+    are dropped.
+    """
+    own_queries, batch = tf.gather(queries, asking), tf.shape(queries)[0]
+    if labels.shape[1] == 0:
+        no_labels = tf.zeros([tf.size(asking), 0], tf.int64)
+        ids, log_q, _ = tree.sample(own_queries, no_labels, seed, 1, embeddings, bias)
+        return ids[:, 0], log_q[:, 0], tf.zeros([batch, 0])
+    queries = tf.concat([queries, own_queries], axis=0)
+    labels = tf.pad(labels, [[0, tf.size(asking)], [0, 0]], constant_values=-1)
+    ids, log_q, label_log_q = tree.sample(queries, labels, seed, 1, embeddings, bias)
+    return ids[batch:, 0], log_q[batch:, 0], label_log_q[:batch]
