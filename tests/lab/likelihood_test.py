@@ -15,7 +15,7 @@ from lab.vijayanarasimhan import training
 from tests.reference import samplers
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import BernoulliNormalizationLoss
-from tf_largeout.papers.likelihood.ranking_loss import ranking_loss
+from tf_largeout.papers.likelihood.losses import ranking_loss
 from tf_largeout.samplers import BernoulliSampler
 
 NOTE = pathlib.Path(likelihood.__file__).parent

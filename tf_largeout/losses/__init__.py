@@ -22,11 +22,13 @@ from tf_largeout.losses.tagged_loss import TaggedLoss
 from tf_largeout.steps.candidates import Candidates
 
 if TYPE_CHECKING:
-    from tf_largeout.papers.factored.spherical_loss import SphericalLoss
-    from tf_largeout.papers.factored.spherical_softmax_loss import SphericalSoftmaxLoss
-    from tf_largeout.papers.factored.squared_error_loss import SquaredErrorLoss
-    from tf_largeout.papers.factored.taylor_softmax_loss import TaylorSoftmaxLoss
-    from tf_largeout.papers.factored.z_loss import ZLoss
+    from tf_largeout.papers.factored.losses import (
+        SphericalLoss,
+        SphericalSoftmaxLoss,
+        SquaredErrorLoss,
+        TaylorSoftmaxLoss,
+        ZLoss,
+    )
     from tf_largeout.papers.hierarchical.hierarchical_softmax_loss import (
         HierarchicalSoftmaxLoss,
     )
@@ -34,15 +36,15 @@ if TYPE_CHECKING:
         AbsoluteSoftmaxLoss,
         absolute_softmax_loss,
     )
-    from tf_largeout.papers.likelihood.bernoulli_normalization_loss import (
+    from tf_largeout.papers.likelihood.losses import (
         BernoulliNormalizationLoss,
-    )
-    from tf_largeout.papers.likelihood.black_out_loss import BlackOutLoss, black_out_loss
-    from tf_largeout.papers.likelihood.importance_normalization_loss import (
+        BlackOutLoss,
         ImportanceNormalizationLoss,
+        NormalizationLoss,
+        RankingLoss,
+        black_out_loss,
+        ranking_loss,
     )
-    from tf_largeout.papers.likelihood.normalization_loss import NormalizationLoss
-    from tf_largeout.papers.likelihood.ranking_loss import RankingLoss, ranking_loss
 
 __all__ = [
     "AbsoluteSoftmaxLoss",

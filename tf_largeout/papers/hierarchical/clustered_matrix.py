@@ -9,9 +9,30 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.class_statistics import ClassStatistics
-from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityScorer
 from tf_largeout.variables.replicas import local_variable
+
+
+class LogProbabilityScorer(ClassScorer):
+    """Classes that are scored by log-probabilities, which are cheap to compute for a few."""
+
+    scores_are_products = False
+
+    def class_log_probabilities(
+        self, features: tf.Tensor, classes: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Returns the exact log-probabilities of each example's own classes, with gradients.
+
+        Args:
+            features: Float `[B, dim]`.
+            classes: int64 `[B, L]`, padded with -1.
+
+        Returns:
+            float32 `[B, L]`, any value at padding; and int64 `[B, L]`, ranks of the classes in
+            their clusters, or None.
+        """
+        raise self._missing("class_log_probabilities")
 
 
 class ClusteredMatrix(LogProbabilityScorer):

@@ -16,7 +16,7 @@ from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.inverted_file_ops import inverted_file_fitted, packed_shapes
 from tf_largeout.papers.hierarchical.clustered_matrix import ClusteredMatrix
-from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityTag
+from tf_largeout.papers.hierarchical.hierarchical_softmax_loss import LogProbabilityTag
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers
 

@@ -13,8 +13,8 @@ from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import ClassMatrix
 from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.papers.hierarchical.clustered_matrix import LogProbabilityScorer
 from tf_largeout.papers.hierarchical.hierarchical_output import LogProbabilityOutput
-from tf_largeout.papers.hierarchical.log_probabilities import LogProbabilityScorer
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers
 from tf_largeout.variables.replicas import local_variable
