@@ -69,11 +69,7 @@ setup(
         "Typing :: Typed",
     ],
     packages=find_packages(include=["tf_largeout", "tf_largeout.*"]),
-    package_data={
-        "tf_largeout": ["py.typed"],
-        # tfds reads these files in the folder of each builder.
-        "tf_largeout.datasets": ["*/README.md", "*/CITATIONS.bib", "*/TAGS.txt"],
-    },
+    package_data={"tf_largeout": ["py.typed"]},
     ext_modules=[Extension("tf_largeout.ops._largeout_ops", sources=[])],
     cmdclass={"build_ext": BuildOps, "bdist_wheel": PlatformWheel},
     install_requires=PACKAGE,

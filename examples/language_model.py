@@ -1,11 +1,11 @@
 """Predicts the next word of a text with an LSTM, from 10,000 words or over a million tokens.
 
 Downloads the text once, trains, prints the exact perplexity on the test split, saves the model
-and continues texts.
+and continues texts. Run it in the root of a clone:
 
-    python examples/language_model.py
-    python examples/language_model.py --tied --sampler uniform
-    python examples/language_model.py --load language_model.keras "the president of the"
+    python -m examples.language_model
+    python -m examples.language_model --tied --sampler uniform
+    python -m examples.language_model --load language_model.keras "the president of the"
 """
 
 import argparse
@@ -14,6 +14,7 @@ import keras
 import numpy as np
 
 import tf_largeout as tflo
+from lab import corpora
 
 TEXTS = ["the president of the", "she looked at", "in the"]
 WIDTH = 200  # of the embeddings and the LSTM, as in Blanc & Rendle 2018
@@ -88,7 +89,7 @@ def main(arguments=None):
     parser.add_argument("--out", default="language_model.keras", help="file of the model")
     parser.add_argument("--load", help="file of a trained model, to skip the training")
     options = parser.parse_args(arguments)
-    data = tflo.datasets.load(
+    data = corpora.load(
         options.dataset,
         batch_size=options.batch_size,
         vocabulary_size=options.vocabulary,

@@ -2,10 +2,10 @@
 
 Downloads the Linux kernel's sources once (139 MB), trains, prints exact metrics on functions of
 the test split, and saves the model. Then it prints predictions for functions whose signature or
-path contains given words.
+path contains given words. Run it in the root of a clone:
 
-    python examples/linux_callees.py
-    python examples/linux_callees.py --load linux_callees.keras "ext4 inode" "usb probe"
+    python -m examples.linux_callees
+    python -m examples.linux_callees --load linux_callees.keras "ext4 inode" "usb probe"
 """
 
 import argparse
@@ -13,6 +13,7 @@ import argparse
 import keras
 
 import tf_largeout as tflo
+from lab import corpora
 
 WORDS = ["usb probe", "ext4 inode", "tcp", "alloc page", "debugfs show"]
 WIDTH, PAIRS_PER_WORD = 256, 6
@@ -83,7 +84,7 @@ def main(arguments=None):
     )
     parser.add_argument("--load", help="file of a trained model, to skip the training")
     options = parser.parse_args(arguments)
-    data = tflo.datasets.load("linux_callees", batch_size=512)
+    data = corpora.load("linux_callees", batch_size=512)
     if options.load:
         model = keras.saving.load_model(options.load)
     else:

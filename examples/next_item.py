@@ -5,7 +5,7 @@ the evaluation, prints recommendations, and saves and exports the model.
 
     python examples/next_item.py
     python examples/next_item.py --data ~/ml-20m --format movielens --k-core 5 --length 100
-    python examples/next_item.py --data linux_tokens --pieces 20000 --epochs 1 --repeats
+    python -m examples.next_item --data linux_tokens --pieces 20000 --epochs 1 --repeats
 
 To serve the export, see docs/guides/serving.md. Its signature `top_k` takes `exclude`.
 """
@@ -42,21 +42,10 @@ def load(name, format, k_core, pieces=200_000):
     if name == "ml-100k":
         return tflo.datasets.ml_100k(k_core=k_core)
     if name == "linux_tokens":
-        return linux_identifiers(pieces)
+        from lab.next_item.data import text_pieces  # only in a clone
+
+        return text_pieces(name, pieces)
     return tflo.datasets.interactions(name, format, k_core=k_core)
-
-
-def linux_identifiers(num_users, length=64):
-    """Returns 1,135,072 identifiers of the Linux kernel. Each user is a piece of a file."""
-    tokens = tflo.datasets.load("linux_tokens")
-    words = np.array([tokens.class_text(i) for i in range(tokens.num_classes)], object)
-    is_item = np.array([len(word) > 2 and word.isidentifier() for word in words])
-    items = tokens.train_tokens[is_item[tokens.train_tokens]]
-    pieces = items[: len(items) // length * length].reshape(-1, length)
-    pieces = np.random.default_rng(0).choice(pieces, min(num_users, len(pieces)), replace=False)
-    users = np.repeat(np.arange(len(pieces)), length)
-    names = np.arange(len(pieces)).astype(str)
-    return tflo.datasets.Interactions.from_numbers(users, pieces.ravel(), None, names, words)
 
 
 def build_models(

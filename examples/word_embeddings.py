@@ -2,11 +2,12 @@
 
 The task is that of Vincent et al. 2015, "Exact gradient updates in time independent of output
 size for the spherical loss family", on a dictionary. Downloads the text once, trains, prints
-exact metrics on the test split, saves the model and prints similar words.
+exact metrics on the test split, saves the model and prints similar words. Run it in the
+root of a clone:
 
-    python examples/word_embeddings.py
-    python examples/word_embeddings.py --output sampled
-    python examples/word_embeddings.py --load word_embeddings.keras red seven
+    python -m examples.word_embeddings
+    python -m examples.word_embeddings --output sampled
+    python -m examples.word_embeddings --load word_embeddings.keras red seven
 """
 
 import argparse
@@ -16,6 +17,7 @@ import keras
 import numpy as np
 
 import tf_largeout as tflo
+from lab import corpora
 
 ENGLISH = ["red", "seven", "river", "king", "london", "small"]
 WORDS = {"gcide": ENGLISH, "brown": ENGLISH, "linux_tokens": ["int", "kfree", "goto", "dev"]}
@@ -106,7 +108,7 @@ def main(arguments=None):
     parser.add_argument("--out", default="word_embeddings.keras", help="file of the model")
     parser.add_argument("--load", help="file of a trained model, to skip the training")
     options = parser.parse_args(arguments)
-    data = tflo.datasets.load(options.dataset)
+    data = corpora.load(options.dataset)
     if options.load:
         model = keras.saving.load_model(options.load)
     else:

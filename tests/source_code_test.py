@@ -162,13 +162,6 @@ INTERNAL_ATTRIBUTES = {
 INTERNAL_STRINGS = re.compile(r"^_keras_|^scratch_graph|^ALL_OBJECTS_DICT$|^__wrapped__$")
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}  # of named tuples and `os`
 LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines of code
-# Files and folders whose public functions do not have annotations yet. Remove a line here and
-# in pyproject.toml once they do. The parsers of data sets are not public.
-NOT_ANNOTATED = (
-    "tf_largeout/datasets/linux_callees",
-    "tf_largeout/datasets/place_names",
-    "tf_largeout/datasets/xmc",
-)
 
 each_module = each_of(python_files())
 each_module_and_program = each_of([*python_files(), *program_files()])
@@ -277,7 +270,7 @@ def test_public_classes_and_functions_have_docstrings(path):
     )
 
 
-@each_of([path for path in python_files() if not name(path).startswith(NOT_ANNOTATED)])
+@each_module
 def test_public_functions_and_methods_have_complete_annotations(path):
     missing = {
         function.name: arguments

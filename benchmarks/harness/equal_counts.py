@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 
 from tf_largeout.datasets.ragged import Ragged
-from tf_largeout.datasets.text_table import TextTable
 
 
 def with_equal_counts(corpus, count):
@@ -51,8 +50,8 @@ def with_equal_counts(corpus, count):
         features=corpus.features.take(examples),
         feature_weights=None if weights is None else weights.take(examples).values,
         labels=Ragged(new_ids[labels.values].astype(values.dtype), labels.offsets),
-        example_texts=TextTable(corpus.example_texts.utf8.take(examples)),
-        class_texts=TextTable(corpus.class_texts.utf8.take(np.flatnonzero(kept_class))),
+        example_texts=corpus.example_texts.take(examples),
+        class_texts=corpus.class_texts.take(np.flatnonzero(kept_class)),
         group_hashes=corpus.group_hashes[examples],
         num_train=num_train,
     )

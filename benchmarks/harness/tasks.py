@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from benchmarks.harness.equal_counts import with_equal_counts
 from benchmarks.harness.inputs import examples_of
-from tf_largeout import datasets
+from lab import corpora
 from tf_largeout.datasets import pipeline
-from tf_largeout.datasets.examples_dataset import examples_dataset
+from tf_largeout.datasets.dataset import examples_dataset
 from tf_largeout.layers import EmbeddingBag
 
 _VALIDATION_FRACTION = 0.02
@@ -119,14 +119,14 @@ def _all_tasks():
 
 
 def from_dataset(name, batch_size, seed, on_validation):
-    """Returns a dataset of this package as a task."""
+    """Returns a dataset of the package, or a corpus of the lab, as a task."""
     options = {
         "batch_size": batch_size,
         "shuffle_seed": seed,
         "validation_fraction": _VALIDATION_FRACTION if on_validation else 0.0,
     }
     source, _, count = name.partition("@")
-    data = datasets.load(source, **options)
+    data = corpora.load(source, **options)
     if count:
         corpus = with_equal_counts(data.corpus, _count_argument(name, count))
         data = examples_dataset(name, corpus, None, **options)

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from tf_largeout import datasets, optimizers
+from lab import corpora
+from tf_largeout import optimizers
 from tf_largeout.layers import LargeOutput
 
 
@@ -115,7 +116,7 @@ def words(seed, epochs, dim=64, examples=200_000, looked_at=1000, window=2):
         looked_at: number of pairs of the test split to evaluate on.
         window: maximum distance between the two words.
     """
-    data = datasets.load("brown")
+    data = corpora.load("brown")
     rng = np.random.default_rng(seed)
     inputs, labels = _pairs(data.train_tokens, examples, window, rng)
     test_inputs, test_labels = _pairs(data.test_tokens, looked_at, window, rng)

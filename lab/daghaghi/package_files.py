@@ -13,7 +13,7 @@ import numpy as np
 
 from lab.negatives import start_problems
 from lab.shared.command_line import new_parser
-from tf_largeout.datasets.folders import Folders
+from tf_largeout.datasets.sources import Folders
 
 NAME = "package_depends"
 

@@ -25,10 +25,11 @@ import tensorflow as tf
 from benchmarks.harness.evaluation import rank_figures
 from benchmarks.harness.tasks import endless_batches
 from benchmarks.rivals.tf_idf import TfIdf
+from lab import corpora
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
-from tf_largeout import datasets, layers, losses, optimizers, samplers
+from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.datasets import place_names
 from tf_largeout.datasets.ragged import Ragged
 
@@ -56,7 +57,7 @@ class Problem:
     """
 
     def __init__(self, task, num_test):
-        corpus = datasets.load(task, batch_size=1).corpus
+        corpus = corpora.load(task, batch_size=1).corpus
         width, most_labels, _ = TASKS[task]
         texts = list(corpus.example_texts)
         names = [text.split(", ")[0] for text in corpus.class_texts]
@@ -73,7 +74,8 @@ class Problem:
 
         kept = labels.take(np.arange(split))
         is_warm = (kept.values >= 0) & (kept.values < len(warm))
-        kept = kept.filtered(is_warm).head(most_labels).padded(most_labels, -1)
+        kept = kept.filtered(is_warm)
+        kept = kept.filtered(kept.places < most_labels).padded(most_labels, -1)
         rows = np.flatnonzero(kept[:, 0] >= 0)
         self.train = place_names.encode([texts[i] for i in rows], width), kept[rows]
         self.counts = np.bincount(kept[kept >= 0], minlength=len(order))

@@ -15,8 +15,8 @@ import numpy as np
 
 from benchmarks.harness import tasks
 from lab.shared.directions import add_task
-from tf_largeout.datasets.class_order import frequency_order
-from tf_largeout.datasets.place_names.encode import VOCABULARY_SIZE, encode
+from tf_largeout.datasets.corpus import frequency_order
+from tf_largeout.datasets.place_names import VOCABULARY_SIZE, encode
 
 add_task()
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 import tf_largeout as tflo
+from lab import corpora
 
 DATASETS = ("ml_100k", "linux_tokens", "gcide")
 
@@ -42,7 +43,7 @@ def write(path, name, num_evaluated, num_pieces):
 
 def text_pieces(name, num_pieces, length=64):
     """Returns pieces of a text as users: identifiers of C code, or words of a dictionary."""
-    tokens = tflo.datasets.load(name)
+    tokens = corpora.load(name)
     words = np.array([tokens.class_text(i) for i in range(tokens.num_classes)], object)
     is_item = np.array([len(word) > 2 and word.isidentifier() for word in words])
     is_item[tokens.unknown_id] = False

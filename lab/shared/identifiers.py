@@ -5,7 +5,7 @@ import pathlib
 import numpy as np
 
 from benchmarks.harness.tasks import TASKS, Task, endless_batches
-from tf_largeout import datasets
+from lab import corpora
 
 _CLASSES, _BEFORE, _TRAIN, _TESTED = 1_100_000, 8, 1_536_000, 10_000
 _FILE = pathlib.Path("benchmark-results/identifiers.npz")
@@ -41,7 +41,7 @@ def _task(name, batch_size, seed, on_validation):
 
 def _places():
     """Returns int32 `[places, 9]` of the classes of successive identifiers, for each split."""
-    text = datasets.load("linux_tokens")
+    text = corpora.load("linux_tokens")
     words = (text.class_text(number) for number in range(text.num_classes))
     kept = np.array([len(word) > 2 and word.isidentifier() for word in words])
     kept[text.unknown_id] = False

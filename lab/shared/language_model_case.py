@@ -9,9 +9,10 @@ import numpy as np
 
 from benchmarks.harness.training_clock import ENDLESS, TrainingClock
 from benchmarks.methods.optimizers import OPTIMIZERS
+from lab import corpora
 from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.samplers import SAMPLERS
-from tf_largeout import datasets, layers, losses, metrics
+from tf_largeout import layers, losses, metrics
 
 FULL = "full"
 WITHOUT_NEGATIVES = (FULL, *FACTORED_HEADS)
@@ -23,7 +24,7 @@ class Setting:
     """The settings of a run, which together name its file.
 
     Attributes:
-        dataset: name of a text for `datasets.load`.
+        dataset: name of a text for `corpora.load`.
         vocabulary: number of classes; None for the default of the data set.
         sampler: key of `SAMPLERS`, or one of `WITHOUT_NEGATIVES`: `FULL` for the exact
             softmax, or key of `FACTORED_HEADS`.
@@ -86,7 +87,7 @@ class Setting:
 
 def load(setting):
     """Returns the text of a setting, with a validation split."""
-    return datasets.load(
+    return corpora.load(
         setting.dataset,
         batch_size=setting.batch_size,
         shuffle_seed=setting.seed,

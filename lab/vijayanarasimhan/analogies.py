@@ -18,12 +18,12 @@ import numpy as np
 from benchmarks.harness.evaluation import evaluate
 from benchmarks.harness.stopwatch import Stopwatch
 from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from lab import corpora
 from lab.shared import threads
 from lab.shared.command_line import new_parser
 from lab.shared.figures import markdown, mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.vincent.similarity import correlation, known_pairs, read_pairs
-from tf_largeout import datasets
 from tf_largeout.layers import HierarchicalOutput, HuffmanOutput, LargeOutput
 from tf_largeout.losses import HierarchicalSoftmaxLoss, SampledSoftmaxLoss
 from tf_largeout.optimizers import LazyAdam
@@ -137,7 +137,7 @@ def train(output, seed, options):
     """
     threads.use_one()
     keras.utils.set_random_seed(seed)
-    data = datasets.load(options.dataset, vocabulary_size=options.vocabulary)
+    data = corpora.load(options.dataset, vocabulary_size=options.vocabulary)
     layer, loss = OUTPUTS[output](data)
     words = keras.layers.Embedding(data.num_classes, options.dim)
     parts = [keras.Input([1], dtype="int32"), words, keras.layers.Flatten(), layer]

@@ -15,9 +15,10 @@ import keras
 import numpy as np
 
 from benchmarks.harness import machine
+from lab import corpora
 from lab.shared.command_line import new_parser
 from lab.shared.kept_runs import KeptRuns
-from tf_largeout import datasets, optimizers
+from tf_largeout import optimizers
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "word_embeddings.py"
 _FILES = {"simlex999": "simlex999.txt", "wordsim353": "wordsim353.tsv"}
@@ -120,7 +121,7 @@ def train(output, seed, options):
     machine.use("cpu", 1)
     keras.utils.set_random_seed(seed)
     module = example()
-    data = datasets.load(options.dataset, vocabulary_size=options.vocabulary)
+    data = corpora.load(options.dataset, vocabulary_size=options.vocabulary)
     ids = {data.class_text(class_id): class_id for class_id in range(data.num_classes)}
     pairs = {name: known_pairs(read_pairs(options.gensim_wheel, name), ids) for name in _FILES}
 

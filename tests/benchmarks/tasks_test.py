@@ -9,7 +9,7 @@ from benchmarks.harness.equal_counts import with_equal_counts
 from benchmarks.harness.evaluation import evaluate
 from benchmarks.methods.method_table import METHODS
 from benchmarks.rivals.examples import Examples
-from tests.datasets.xmc.files import write_xmc
+from tests.datasets.xmc_files import write_xmc
 from tf_largeout import datasets
 
 N, FEATURES, WIDEST = 30, 40, 9

@@ -7,10 +7,9 @@ import tensorflow_datasets as tfds
 from etils import epath
 
 from tests.datasets.fake_sources import SOURCES, prepare
-from tests.datasets.xmc.files import write_xmc
+from tests.datasets.xmc_files import write_xmc
 from tf_largeout import datasets
 from tf_largeout.datasets import builders
-from tf_largeout.datasets.folders import Folders
 
 
 def test_a_wrong_number_of_labels_is_an_error(tmp_path):
@@ -44,4 +43,4 @@ def test_a_missing_source_file_is_an_error(tmp_path):
 def test_source_files_must_be_local():
     manager = mock.Mock(download_dir=epath.Path("gs://bucket/downloads"))
     with pytest.raises(ValueError, match="must be the path of a local folder"):
-        Folders.of_download_manager(manager)
+        builders.folders_of(manager)

@@ -6,20 +6,12 @@ import zipfile
 import numpy as np
 import pytest
 
-from tf_largeout.datasets import array_file
-from tf_largeout.datasets.cache import cached
+from tf_largeout.datasets.corpus import Storable, cached
 
 
-@dataclasses.dataclass
-class Numbers:
+@dataclasses.dataclass(frozen=True)
+class Numbers(Storable):
     values: np.ndarray
-
-    def to_arrays(self):
-        return {"values": self.values}
-
-    @classmethod
-    def from_arrays(cls, arrays):
-        return cls(arrays["values"])
 
 
 class Parser:
@@ -82,7 +74,7 @@ def test_the_result_is_correct_whichever_byte_is_damaged(tmp_path):
             calls = parse.calls
             np.testing.assert_array_equal(cached(path, Numbers, parse).values, np.arange(1000))
             num_parsed += parse.calls - calls
-    assert num_parsed > 150
+    assert num_parsed > 100  # The other bytes are not used.
 
 
 def test_a_header_with_too_large_a_shape_does_not_allocate_memory(tmp_path):
@@ -91,8 +83,8 @@ def test_a_header_with_too_large_a_shape_does_not_allocate_memory(tmp_path):
     content = path.read_bytes().replace(b"(1000,), }        ", b"(1000000000000,), }")
     assert content.count(b"(1000000000000,)") == 1
     path.write_bytes(content)
-    with pytest.raises(array_file.DamagedFileError):
-        array_file.read_arrays(path)
+    parse = Parser()
+    assert len(cached(path, Numbers, parse).values) == 1000 and parse.calls == 1
 
 
 @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
@@ -101,7 +93,7 @@ def test_errors_other_than_damaged_files_are_raised(tmp_path, monkeypatch, error
         raise error
 
     cached(tmp_path / "numbers.npz", Numbers, Parser())
-    monkeypatch.setattr(zipfile.ZipFile, "read", fail)
+    monkeypatch.setattr(zipfile.ZipFile, "testzip", fail)
     with pytest.raises(error):
         cached(tmp_path / "numbers.npz", Numbers, Parser())
 

@@ -8,19 +8,16 @@ from unittest import mock
 
 import tensorflow_datasets as tfds
 
-from tests.datasets.brown.archives import documents, write_archive
-from tests.datasets.gcide.articles import articles, write_dictionary
-from tests.datasets.linux_callees.packages import sources, write_package
-from tests.datasets.place_names.places import many_places, write_wheel
+from lab import corpora
+from lab.corpora import brown, gcide, linux
+from lab.corpora import builders as corpus_builders
+from tests.datasets.places import many_places, write_wheel
 from tests.datasets.sources import pinned
-from tests.datasets.xmc.files import write_xmc
-from tf_largeout import datasets
-from tf_largeout.datasets import builders
-from tf_largeout.datasets.brown import source as brown
-from tf_largeout.datasets.gcide import source as gcide
-from tf_largeout.datasets.linux_callees import source as linux
-from tf_largeout.datasets.place_names import place_names_dataset_builder
-from tf_largeout.datasets.place_names import source as place_names
+from tests.datasets.xmc_files import write_xmc
+from tests.lab.corpora.archives import documents, write_archive
+from tests.lab.corpora.articles import articles, write_dictionary
+from tests.lab.corpora.linux_package import sources, write_package
+from tf_largeout.datasets import builders, place_names
 
 NUM_SHARDS = 2
 
@@ -64,17 +61,17 @@ def _write_gcide(folder):
     path = write_dictionary(folder / "gcide.deb", articles())
     return [
         (gcide, "PACKAGE", pinned(gcide.PACKAGE, path)),
-        (builders.Gcide.BUILDER_CONFIGS[0], "num_classes", 43),
+        (corpus_builders.Gcide.BUILDER_CONFIGS[0], "num_classes", 43),
     ]
 
 
 def _write_linux(folder):
     path = write_package(folder / "linux.deb", sources())
-    callees = dict(zip(builders.LinuxCallees.BUILDER_CONFIGS, (41, 42, 43), strict=True))
+    callees = dict(zip(corpus_builders.LinuxCallees.BUILDER_CONFIGS, (41, 42, 43), strict=True))
     return [
         (linux, "PACKAGE", pinned(linux.PACKAGE, path)),
         *((config, "num_classes", count) for config, count in callees.items()),
-        (builders.LinuxTokens.BUILDER_CONFIGS[0], "num_classes", 20),
+        (corpus_builders.LinuxTokens.BUILDER_CONFIGS[0], "num_classes", 20),
     ]
 
 
@@ -82,7 +79,7 @@ def _write_place_names(folder):
     path = write_wheel(folder / "places.whl", many_places())
     return [
         (place_names, "WHEEL", pinned(place_names.WHEEL, path)),
-        (place_names_dataset_builder, "_NUM_CLASSES", 40),
+        (builders.PlaceNames, "NUM_CLASSES", 40),
     ]
 
 
@@ -92,10 +89,10 @@ def _write_xmc(folder):
 
 
 SOURCES = {
-    "brown": FakeSource(builders.Brown, _write_brown, 38, 2),
-    "gcide": FakeSource(builders.Gcide, _write_gcide, 38, 2),
-    "linux_callees": FakeSource(builders.LinuxCallees, _write_linux, 70, 10, "labels"),
-    "linux_tokens": FakeSource(builders.LinuxTokens, _write_linux, 36, 5),
+    "brown": FakeSource(corpus_builders.Brown, _write_brown, 38, 2),
+    "gcide": FakeSource(corpus_builders.Gcide, _write_gcide, 38, 2),
+    "linux_callees": FakeSource(corpus_builders.LinuxCallees, _write_linux, 70, 10, "labels"),
+    "linux_tokens": FakeSource(corpus_builders.LinuxTokens, _write_linux, 36, 5),
     "place_names": FakeSource(builders.PlaceNames, _write_place_names, 97, 3, "label"),
     "xmc": FakeSource(
         builders.Xmc, _write_xmc, 4, 2, "labels", builders.XmcConfig(name="Tiny", num_labels=6)
@@ -121,4 +118,4 @@ def prepare(name, data_dir):
                 "download_config": tfds.download.DownloadConfig(num_shards=NUM_SHARDS)
             },
         )
-        return datasets.load(full_name(name), data_dir=data_dir)
+        return corpora.load(full_name(name), data_dir=data_dir)

@@ -3,8 +3,7 @@ import pytest
 
 from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.pipeline import Pipeline
-from tf_largeout.datasets.ragged import Ragged
-from tf_largeout.datasets.text_table import TextTable
+from tf_largeout.datasets.ragged import Ragged, TextTable
 
 
 def corpus(num_examples=50, labels_per_example=1):

@@ -5,11 +5,7 @@ import hashlib
 
 
 def pinned(source, path):
-    """Returns `source` with the name, size and checksum of the file at `path`."""
-    content = path.read_bytes()
-    return dataclasses.replace(
-        source,
-        name=path.name,
-        num_bytes=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
-    )
+    """Returns `source` with the name and the checksum of the file at `path`."""
+    where = {"url": path.as_uri()} if hasattr(source, "url") else {"name": path.name}
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    return dataclasses.replace(source, sha256=sha256, **where)

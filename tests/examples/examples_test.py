@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.harness import tasks
 from benchmarks.methods.method_table import METHODS
+from lab import corpora
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tf_largeout import datasets
 from tf_largeout.datasets import place_names
@@ -29,6 +30,7 @@ def test_example_trains_saves_and_answers(name, tmp_path, monkeypatch, capsys):
     example, path = _example(name), tmp_path / "trained.keras"
     data = TinyDataset(several_labels=name == "linux_callees")
     monkeypatch.setattr(datasets, "load", lambda *_, **__: data)
+    monkeypatch.setattr(corpora, "load", lambda *_, **__: data)
     monkeypatch.setattr(place_names, "encode", encode)
     example.main([data.test_text(7), "--epochs", "6", "--out", str(path)])
     trained = capsys.readouterr().out

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import tf_largeout as tflo
+from lab import corpora
+from lab.corpora.text import TokenCorpus, token_dataset
 from tests.slow import slow_but
-from tf_largeout import datasets
-from tf_largeout.datasets.token_corpus import TokenCorpus
-from tf_largeout.datasets.token_dataset import token_dataset
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "language_model.py"
 WORDS = [*"abcdefgh"]
@@ -56,7 +55,7 @@ def test_each_sampler_works_with_the_loss(name):
     "options", [["--sampler", "log_uniform", "--tied"], ["--sampler", "none"]]
 )
 def test_example_trains_saves_and_answers(options, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(datasets, "load", _load)
+    monkeypatch.setattr(corpora, "load", _load)
     example, path = _example(), tmp_path / "trained.keras"
     example.main(
         [

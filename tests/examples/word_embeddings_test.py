@@ -6,9 +6,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from tf_largeout import datasets
-from tf_largeout.datasets.token_corpus import TokenCorpus
-from tf_largeout.datasets.token_dataset import token_dataset
+from lab import corpora
+from lab.corpora.text import TokenCorpus, token_dataset
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "word_embeddings.py"
 # Pairs of similar words. The text repeats the pairs in this order, with either word of each.
@@ -45,7 +44,7 @@ def test_windows_are_the_neighbours_of_the_word_between_them():
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["factored", "sampled", "hierarchical", "softmax"])
 def test_example_trains_saves_and_finds_similar_words(output, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(datasets, "load", _load)
+    monkeypatch.setattr(corpora, "load", _load)
     example, path = _example(), tmp_path / "trained.keras"
     monkeypatch.setattr(example, "NEGATIVES", 4)
     words = ["red", "lake", "sea"]

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.harness import own_process, tasks
 from lab.daghaghi import package_files, step_costs, table_updates, tables, training
 from lab.shared.methods import METHODS
-from tests.datasets.xmc.files import write_xmc
+from tests.datasets.xmc_files import write_xmc
 
 CLASSES = 40
 

@@ -5,12 +5,13 @@ import math
 import numpy as np
 import pytest
 
+from lab import corpora
 from lab.negatives import starts
 from lab.shared import language_model, language_model_case
 from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.language_model_case import FULL, Setting
 from tests.lab import brown
-from tf_largeout import datasets, samplers
+from tf_largeout import samplers
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +112,7 @@ def test_tied_models_have_one_table():
 
 
 def test_the_unigram_perplexity_adds_one_to_the_counts():
-    data = datasets.load("brown", vocabulary_size=12)
+    data = corpora.load("brown", vocabulary_size=12)
     counts = np.bincount(data.train_tokens, minlength=12) + 1
     losses = [-math.log(counts[token] / counts.sum()) for token in data.test_tokens[1:]]
     expected = math.exp(sum(losses) / len(losses))

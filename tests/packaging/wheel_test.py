@@ -54,7 +54,7 @@ def bare_environment(folder):
 
 
 def package_files():
-    """Returns the package's modules, and the files that tfds reads next to builders."""
+    """Returns the package's modules and other files."""
     files = [path for path in (ROOT / "tf_largeout").rglob("*.*") if path.is_file()]
     compiled = (".so", ".pyc", ".tmp")
     return {str(path.relative_to(ROOT)) for path in files if path.suffix not in compiled}

@@ -1,12 +1,89 @@
-"""The parsed form of the datasets with examples and labels."""
+"""`Corpus`, the parsed form of the datasets with examples and labels, and its cache on disk."""
 
 import dataclasses
+import hashlib
+import logging
+import pathlib
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tf_largeout.datasets.ragged import Ragged
-from tf_largeout.datasets.storable import Storable
-from tf_largeout.datasets.text_table import TextTable
+from tf_largeout.atomic_file import atomic_file
+from tf_largeout.datasets.ragged import Ragged, TextTable
+
+_Kind = TypeVar("_Kind", bound="Storable")
+_log = logging.getLogger(__name__)
+
+
+def frequency_order(train_counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ranks classes by descending training count, as samplers expect it.
+
+    Equal counts keep their order.
+
+    Args:
+        train_counts: integers `[num_classes]`.
+
+    Returns:
+        `(order, rank)`: `order[new_id]` is the old id, and `rank[old_id]` is the new id.
+    """
+    order = np.argsort(-np.asarray(train_counts), kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return order, rank
+
+
+def md5_uint64(texts: Iterable[str]) -> np.ndarray:
+    """Returns uint64 `[len(texts)]`: the first 8 bytes of the md5 of each text in UTF-8.
+
+    They assign examples to splits.
+    """
+    digests = b"".join(
+        hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()[:8]
+        for text in texts
+    )
+    return np.frombuffer(digests, ">u8").astype(np.uint64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Storable:
+    """A dataclass that `cached` stores. Its fields are rows, texts, arrays and integers.
+
+    A field whose default is None may be None.
+    """
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Returns a dict from names to arrays. `from_arrays` is the inverse."""
+        arrays: dict[str, np.ndarray] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Ragged):
+                arrays[f"{field.name}.values"] = value.values
+                arrays[f"{field.name}.offsets"] = value.offsets
+            elif value is not None:
+                arrays[field.name] = np.asarray(value)
+        return arrays
+
+    @classmethod
+    def from_arrays(cls: type[_Kind], arrays: Mapping[str, np.ndarray]) -> _Kind:
+        """Creates an object from the result of `to_arrays`.
+
+        Raises:
+            KeyError: If an array is missing.
+        """
+        values: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            name = field.name
+            if field.type in (Ragged, TextTable):
+                rows = arrays[f"{name}.values"], arrays[f"{name}.offsets"]
+                values[name] = TextTable(*rows) if field.type is TextTable else Ragged(*rows)
+            elif field.type is int:
+                values[name] = int(arrays[name])
+            else:
+                values[name] = arrays.get(name) if field.default is None else arrays[name]
+        return cls(**values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,3 +133,79 @@ class Corpus(Storable):
     def label_counts(self, examples: np.ndarray) -> np.ndarray:
         """Returns int64 `[num_classes]`, how often each class labels the given examples."""
         return np.bincount(self.labels.take(examples).values, minlength=self.num_classes)
+
+
+def cached(path: pathlib.Path, kind: type[_Kind], parse: Callable[[], _Kind]) -> _Kind:
+    """Returns the object stored at `path`, or calls `parse()` and stores its result there.
+
+    A killed run never leaves an incomplete file. Each array has a checksum; if the file is
+    damaged, the source is parsed again. If the file cannot be written, a warning says so before
+    `parse()` is called, and the result is returned without being stored.
+
+    Args:
+        path: Path of the stored object. Missing parent folders are created.
+        kind: Class of the object.
+        parse: Function without arguments that returns the object.
+    """
+    stored = _stored(path)
+    try:
+        if stored is not None:
+            return kind.from_arrays(stored)
+    except KeyError as error:
+        _warn_of_damage(path, error)
+    is_writable = _try("will not be stored", path, lambda: _check_writable(path))
+    parsed = parse()
+    if is_writable:
+        _try("was not stored", path, lambda: _write(path, parsed.to_arrays()))
+    return parsed
+
+
+def _stored(path: pathlib.Path) -> dict[str, np.ndarray] | None:
+    """Reads the arrays at `path`. Returns None if the file is missing or damaged."""
+    try:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            # Otherwise the header of a damaged array could ask for any amount of memory.
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile("wrong checksum")
+            file.seek(0)
+            with np.load(file) as arrays:
+                return dict(arrays)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except MemoryError:
+        raise
+    except Exception as error:  # A damaged archive raises many different errors.
+        _warn_of_damage(path, error)
+        return None
+
+
+def _warn_of_damage(path: pathlib.Path, error: Exception) -> None:
+    _log.warning("The cache %s is damaged (%r). The source is parsed again.", path, error)
+
+
+def _try(outcome: str, path: pathlib.Path, write: Callable[[], Any]) -> bool:
+    """Calls `write()`, and warns if it fails. Returns whether it succeeded."""
+    try:
+        write()
+    except OSError as error:
+        _log.warning(
+            "The parsed dataset %s because %s cannot be written: %s. The next run will parse "
+            "it again. Set `data_dir`, or the environment variable TFDS_DATA_DIR, to a "
+            "writable folder with enough space.",
+            outcome,
+            path,
+            error,
+        )
+        return False
+    return True
+
+
+def _check_writable(path: pathlib.Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=path.parent):
+        pass
+
+
+def _write(path: pathlib.Path, arrays: dict[str, Any]) -> None:
+    with atomic_file(path) as file:
+        np.savez(file, **arrays)

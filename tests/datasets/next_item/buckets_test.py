@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import tf_largeout as tflo
-from tf_largeout.datasets.next_item.buckets import Buckets, bucket_widths
+from tf_largeout.datasets.next_item.leave_one_out import Buckets, bucket_widths
 
 LENGTH = 12
 

@@ -13,15 +13,7 @@ import pytest
 from tests.datasets.sources import pinned
 from tests.reference import histories as reference
 from tf_largeout import datasets
-from tf_largeout.datasets import ratings
-from tf_largeout.datasets.next_item import (
-    delimited,
-    json_lines,
-    loading,
-    movielens,
-    wheel,
-    yambda,
-)
+from tf_largeout.datasets.next_item import files, readers
 
 ROWS = [
     ("3", "NA", 40),  # A name that pandas would take for a missing value.
@@ -77,8 +69,8 @@ def _named_histories(data):
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("format, name", TEXTS)
 def test_text_formats(format, name, compressed, tmp_path, monkeypatch):
-    monkeypatch.setattr(delimited, "CHUNK", 3)
-    monkeypatch.setattr(json_lines, "_CHUNK", 3)
+    monkeypatch.setattr(readers, "CHUNK", 3)
+    monkeypatch.setattr(readers, "LINES", 3)
     content = TEXTS[format, name].encode()
     if compressed and format in ZIPPED:
         path = tmp_path / ("ml-x.zip" if format == "movielens" else "x.zip")
@@ -105,7 +97,7 @@ def _write_flat(path, rows, **more):
 
 
 def test_yambda_flat(tmp_path, monkeypatch):
-    monkeypatch.setattr(yambda, "_BATCH", 3)
+    monkeypatch.setattr(readers, "BATCH", 3)
     _write_flat(tmp_path / "likes.parquet", YAMBDA)
     data = datasets.interactions(tmp_path, "yambda")
     expected = reference.histories([tuple(map(str, row[:2])) + row[2:] for row in YAMBDA])
@@ -128,7 +120,7 @@ def test_yambda_with_several_events(events, tmp_path):
 
 @pytest.mark.parametrize("has_events", [False, True])
 def test_yambda_sequential(has_events, tmp_path, monkeypatch):
-    monkeypatch.setattr(yambda, "_BATCH", 64)  # One user at a time.
+    monkeypatch.setattr(readers, "BATCH", 64)  # One user at a time.
     columns = {"uid": [1, 2, 3], "timestamp": [[1, 2, 9], [], [4]]}
     columns["item_id"] = [[5, 6, 5], [], [7]]
     if has_events:
@@ -144,29 +136,29 @@ def test_yambda_sequential(has_events, tmp_path, monkeypatch):
 def test_ml_100k_comes_from_the_wheel_of_recbole(tmp_path, monkeypatch):
     manual = tmp_path / "downloads" / "manual"
     manual.mkdir(parents=True)
-    path = manual / wheel.WHEEL.name
+    path = manual / files.WHEEL.name
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(loading._ML_100K, TEXTS["recbole", "x.inter"])
-    monkeypatch.setattr(wheel, "WHEEL", pinned(wheel.WHEEL, path))
+        archive.writestr(f"{files._FOLDER}/ml-100k.inter", TEXTS["recbole", "x.inter"])
+    monkeypatch.setattr(files, "WHEEL", pinned(files.WHEEL, path))
     data = datasets.ml_100k(data_dir=tmp_path)
     assert _named_histories(data) == reference.histories(ROWS)
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(datasets.SourceFileError, match="truncated"):
+    with pytest.raises(datasets.SourceFileError, match="damaged"):
         datasets.ml_100k(data_dir=tmp_path)
 
 
 def test_ratings_of_ml_100k_have_stars_and_titles(tmp_path, monkeypatch):
     manual = tmp_path / "downloads" / "manual"
     manual.mkdir(parents=True)
-    path = manual / wheel.WHEEL.name
+    path = manual / files.WHEEL.name
     inter = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
     item = "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(
-            f"{ratings._FOLDER}/ml-100k.inter", inter + "7\t4\t3\t9\n7\t2\t5\t8\n1\t4\t1\t7\n"
+            f"{files._FOLDER}/ml-100k.inter", inter + "7\t4\t3\t9\n7\t2\t5\t8\n1\t4\t1\t7\n"
         )
-        archive.writestr(f"{ratings._FOLDER}/ml-100k.item", item + "2\tBrazil\t\t\n4\tM\t\t\n")
-    monkeypatch.setattr(wheel, "WHEEL", pinned(wheel.WHEEL, path))
+        archive.writestr(f"{files._FOLDER}/ml-100k.item", item + "2\tBrazil\t\t\n4\tM\t\t\n")
+    monkeypatch.setattr(files, "WHEEL", pinned(files.WHEEL, path))
     found = datasets.ml_100k_ratings(data_dir=tmp_path)
     names = found.user_names[found.users], found.item_names[found.items]
     assert list(zip(*names, found.values, strict=True)) == [
@@ -246,8 +238,8 @@ def test_the_md5_of_a_published_archive_is_checked(tmp_path, monkeypatch):
     with pytest.raises(datasets.SourceFileError, match="expected md5 c4d9eecf"):
         datasets.interactions(path, "movielens")
     found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    monkeypatch.setitem(movielens._MD5, "ml-1m", found)
-    monkeypatch.setitem(movielens._NUM_RATINGS, "ml-1m", 7)
+    monkeypatch.setitem(files._MD5, "ml-1m", found)
+    monkeypatch.setitem(files._NUM_RATINGS, "ml-1m", 7)
     assert len(datasets.interactions(path, "movielens")) == 7
 
 

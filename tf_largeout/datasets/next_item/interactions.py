@@ -8,8 +8,12 @@ from typing import Any
 import numpy as np
 
 from tf_largeout.arguments import is_whole, whole_number
-from tf_largeout.datasets.next_item.histories import histories, training_counts
-from tf_largeout.datasets.next_item.leave_one_out import LeaveOneOut, leave_one_out
+from tf_largeout.datasets.corpus import frequency_order
+from tf_largeout.datasets.next_item.leave_one_out import (
+    LeaveOneOut,
+    leave_one_out,
+    training_lengths,
+)
 from tf_largeout.datasets.ragged import Ragged
 
 
@@ -207,3 +211,56 @@ def _times(times: Sequence[Any] | np.ndarray) -> np.ndarray:
         f"`times` must contain numbers or dates without missing values. Received {what}. "
         "Convert strings into dates, as with pandas.to_datetime."
     )
+
+
+def histories(
+    users: np.ndarray, items: np.ndarray, times: np.ndarray | None, k_core: int
+) -> tuple[Ragged, np.ndarray, np.ndarray]:
+    """Sorts interactions by user and time.
+
+    Args:
+        users: Integers `[num_interactions]` from 0.
+        items: Integers `[num_interactions]` from 0.
+        times: Numbers `[num_interactions]`. Interactions of equal time keep their order. None
+            keeps the order of each user's interactions.
+        k_core: Users and items with fewer interactions are removed repeatedly, until all that
+            remain have at least this number.
+
+    Returns:
+        `(rows, kept_users, kept_items)`: the items of each user, int32 ids from 1; the old
+        number of the user of each row; and the old numbers of the items, in the order of ids.
+    """
+    kept = _core(users, items, k_core)
+    users, items = users[kept], items[kept]
+    keys = [users] if times is None else [times[kept], users]
+    order = np.lexsort(keys)
+    kept_users, lengths = np.unique(users[order], return_counts=True)
+    rows = Ragged.from_lengths(items[order], lengths)
+    counts = np.bincount(items, minlength=items.max(initial=-1) + 1)
+    # Items that occur only among the held out ones follow all others.
+    by_training, _ = frequency_order(training_counts(rows, len(counts)))
+    by_training = by_training[counts[by_training] > 0]
+    ids = np.zeros(len(counts), np.int32)
+    ids[by_training] = np.arange(1, len(by_training) + 1, dtype=np.int32)
+    return Ragged(ids[rows.values], rows.offsets), kept_users, by_training
+
+
+def training_counts(rows: Ragged, num_items: int) -> np.ndarray:
+    """Returns int64 `[num_items]`: how often each item occurs in the training part."""
+    is_training = rows.places < np.repeat(training_lengths(rows), rows.lengths)
+    return np.bincount(rows.values[is_training], minlength=num_items)
+
+
+def _core(users: np.ndarray, items: np.ndarray, least: int) -> np.ndarray:
+    """Returns the positions of the interactions of the k-core."""
+    kept = np.arange(len(users))
+    if least <= 1:
+        return kept
+    while True:
+        stay = np.ones(len(kept), bool)
+        for numbers in (users, items):
+            counts = np.bincount(numbers[kept])
+            stay &= counts[numbers[kept]] >= least
+        if stay.all():
+            return kept
+        kept = kept[stay]

@@ -1,1 +1,0 @@
-"""Next-word prediction on the articles of a dictionary."""

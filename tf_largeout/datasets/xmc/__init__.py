@@ -1,1 +1,0 @@
-"""Datasets in the text format of the Extreme Classification Repository."""
