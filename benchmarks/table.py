@@ -186,7 +186,7 @@ def _logs_of(file, with_reports):
     several = content.get("methods", {}) if with_reports else {}
     found = [content, *several.values()]
     return [
-        {**log, "directory": file.absolute().parent.name}
+        {**log, "directory": file.with_form(rank_by="absolute").parent.name}
         for log in found
         if log.get("points") and "method" in log
     ]

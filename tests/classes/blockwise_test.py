@@ -33,19 +33,19 @@ def matrix(request, monkeypatch):
 
 
 def test_log_partition_and_label_logits_equal_the_reference(matrix):
-    found = matrix.absolute().statistics(FEATURES, tf.constant(LABELS))
+    found = matrix.with_form(rank_by="absolute").statistics(FEATURES, tf.constant(LABELS))
     np.testing.assert_allclose(found.log_partition, reference.log_partition(LOGITS), rtol=1e-6)
     np.testing.assert_array_equal(found.true_logits, reference.true_logits(LOGITS, LABELS))
 
 
 def test_equal_absolute_logits_are_ranked_by_id(matrix):
-    ranks = matrix.absolute().statistics(FEATURES, tf.constant(LABELS)).ranks
+    ranks = matrix.with_form(rank_by="absolute").statistics(FEATURES, tf.constant(LABELS)).ranks
     np.testing.assert_array_equal(ranks, reference.ranks(LOGITS, LABELS))
 
 
 @pytest.mark.parametrize("k", [1, 10, 100, N])
 def test_top_k_sorts_equal_logits_by_id(matrix, k):
-    scores, ids = matrix.absolute().top_k(tf.constant(FEATURES), k)
+    scores, ids = matrix.with_form(rank_by="absolute").top_k(tf.constant(FEATURES), k)
     expected_scores, expected_ids = reference.top_k(LOGITS, k)
     np.testing.assert_array_equal(scores, expected_scores)
     np.testing.assert_array_equal(ids, expected_ids)
@@ -54,7 +54,7 @@ def test_top_k_sorts_equal_logits_by_id(matrix, k):
 def test_a_row_with_nan_is_last():
     rows = ROWS.copy()
     rows[5] = np.nan
-    scorer = ClassMatrix(keras.Variable(rows), None, "test").absolute()
+    scorer = ClassMatrix(keras.Variable(rows), None, "test").with_form(rank_by="absolute")
     _, ids = scorer.top_k(tf.constant(FEATURES), N)
     np.testing.assert_array_equal(ids[:, -1], np.full(BATCH, 5))
     in_graph = tf.function(lambda features: scorer.top_k(features, N)[1])
@@ -129,18 +129,17 @@ def test_nan_scores_come_last_sorted_by_id(bad):
 
 def test_top_k_of_features_that_are_not_finite_raises_an_error(matrix):
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be finite"):
-        matrix.absolute().top_k(tf.constant([[np.nan] * DIM]), 3)
+        matrix.with_form(rank_by="absolute").top_k(tf.constant([[np.nan] * DIM]), 3)
 
 
 def test_a_view_of_absolute_scores_keeps_rows_and_padding(matrix):
-    scorer, ids = matrix.absolute(), tf.constant(LABELS)
+    scorer, ids = matrix.with_form(rank_by="absolute"), tf.constant(LABELS)
     found = scorer.dots(tf.constant(FEATURES), ids)
     expected = np.take_along_axis(LOGITS, np.maximum(LABELS, 0), 1)
     np.testing.assert_array_equal(found, np.where(LABELS < 0, tf.float32.min, expected))
     np.testing.assert_array_equal(scorer.logits(tf.constant(FEATURES)), LOGITS)
     np.testing.assert_array_equal(scorer.values(), ROWS)
     np.testing.assert_array_equal(scorer.rows([3, 5]), ROWS[[3, 5]])
-    assert scorer.as_products() is None
 
 
 def test_a_scorer_must_define_its_methods():

@@ -71,7 +71,9 @@ def test_filtered_top_k_equals_the_reference(matrix, name, k):
 
 @each_filter
 def test_filters_apply_to_absolute_values(matrix, name):
-    found = exact_top_k(matrix.absolute(), tf.constant(QUERIES), 10, **FILTERS[name])
+    found = exact_top_k(
+        matrix.with_form(rank_by="absolute"), tf.constant(QUERIES), 10, **FILTERS[name]
+    )
     assert_equal(found, reference.top_k(np.abs(SCORES), 10, **FILTERS[name]))
 
 

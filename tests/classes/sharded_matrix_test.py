@@ -1,4 +1,4 @@
-"""Every method of a `ShardedMatrix`, compared with one matrix of the same rows and NumPy."""
+"""Every method of a `RowScorer` of several tables, compared with one table and NumPy."""
 
 import keras
 import numpy as np
@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from tests.reference import class_scan as reference
 from tests.slow import slow_but
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_matrix import ClassMatrix, RowScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
-from tf_largeout.classes.sharded_matrix import ShardedMatrix
+from tf_largeout.classes.row_sources import RowSource, tables_of
 from tf_largeout.variables import sharded_table
 
 pytestmark = pytest.mark.portable
@@ -35,7 +35,7 @@ class Problem:
         spans = [slice(*one) for one in sharded_table.bounds(N, num_shards)]
         self.rows = [keras.Variable(self.embeddings[span]) for span in spans]
         self.biases = [keras.Variable(self.bias[s]) for s in spans] if has_bias else None
-        self.sharded = ShardedMatrix(self.rows, self.biases, "layer")
+        self.sharded = RowScorer(RowSource(tables_of(self.rows, self.biases, "layer")))
         self.variables = [
             keras.Variable(self.embeddings),
             keras.Variable(self.bias) if has_bias else None,
@@ -120,7 +120,7 @@ def test_best_absolute_and_allowed_classes_equal_those_of_one_matrix_up_to_round
             exact = np.where(np.isin(range(N), allowed), exact, -np.inf)
 
         def best(matrix, absolute=absolute, filters=filters):
-            scorer = matrix.absolute() if absolute else matrix
+            scorer = matrix.with_form(rank_by="absolute") if absolute else matrix
             return exact_top_k(scorer, problem.features, 8, **filters)
 
         assert_best_up_to_rounding(*best(problem.sharded), exact, error)
@@ -153,10 +153,12 @@ def test_a_fold_visits_all_classes_with_their_ids(num_shards):
     found = problem.sharded.fold_logits(problem.features, add, tf.zeros([BATCH]))
     np.testing.assert_allclose(found, problem.logits @ np.arange(N), rtol=1e-4, atol=1e-4)
     labels, features = problem.labels, problem.features
-    statistics = problem.sharded.absolute().statistics(features, labels)
+    statistics = problem.sharded.with_form(rank_by="absolute").statistics(features, labels)
     expected = reference.log_partition(np.abs(problem.logits))
     np.testing.assert_allclose(statistics.log_partition, expected, rtol=1e-5)
-    problem.assert_equal(lambda matrix: matrix.absolute().statistics(features, labels).ranks)
+    problem.assert_equal(
+        lambda matrix: matrix.with_form(rank_by="absolute").statistics(features, labels).ranks
+    )
 
 
 @EACH_COUNT

@@ -11,7 +11,8 @@ from tests.losses.table import BATCH, DIM, N, Problem
 from tests.reference import losses as reference
 from tests.slow import slow_but
 from tf_largeout import layers, losses, samplers
-from tf_largeout.classes.sharded_matrix import ShardedMatrix
+from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.row_sources import RowSource, tables_of
 
 RNG = np.random.default_rng(4)
 WEIGHTS = RNG.uniform(0, 3, N).astype("float32")
@@ -201,11 +202,12 @@ def test_a_sum_over_all_classes_is_estimated_without_bias(sampler):
 def test_sums_over_shards_equal_those_over_one_table():
     problem = Problem()
     parts = slice(0, 10), slice(10, 11), slice(11, N)
-    matrix = ShardedMatrix(
+    tables = tables_of(
         [keras.Variable(problem.embeddings[part]) for part in parts],
         [keras.Variable(problem.bias[part]) for part in parts],
         "layer",
     )
+    matrix = RowScorer(RowSource(tables))
     logits, features = logits_of(problem), tf.constant(problem.features)
     np.testing.assert_allclose(matrix.mean_logits(features), logits.mean(1), rtol=1e-4)
     for training in (True, False):

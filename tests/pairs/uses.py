@@ -62,7 +62,7 @@ def logits_of(model):
 def _bias_of(head):
     if isinstance(head, tflo.layers.FactoredOutput):
         return np.asarray(head.bias, np.float64)
-    products = head.class_matrix.uncapped.as_products()
+    products = head.class_matrix.as_products()
     bias = None if products is None else products[1]
     return None if bias is None else bias.numpy().astype(np.float64)
 

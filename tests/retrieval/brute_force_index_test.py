@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.reference.quantized_rows import quantized
 from tests.slow import slow_but
 from tf_largeout import layers
-from tf_largeout.classes import quantized_matrix
+from tf_largeout.classes import quantized_rows
 from tf_largeout.retrieval import BruteForceIndex, predict_top_k
 
 pytestmark = pytest.mark.portable
@@ -200,7 +200,7 @@ def test_packed_rows_are_bit_identical_after_changes_and_loading(tmp_path):
 
 @pytest.mark.parametrize("has_bias", slow_but([True], [False, True]))
 def test_an_index_in_int8_equals_one_of_the_rounded_rows(has_bias, tmp_path, monkeypatch):
-    monkeypatch.setattr(quantized_matrix, "_NUMBERS_AT_A_TIME", 130 * 40)
+    monkeypatch.setattr(quantized_rows, "_NUMBERS_AT_A_TIME", 130 * 40)
     rng = np.random.default_rng(0)
     rows, more = rng.standard_normal([300, 40]), 2 * rng.standard_normal([21, 40])
     queries = rng.standard_normal([6, 40])

@@ -20,7 +20,7 @@ each_block = pytest.mark.parametrize("block", [16, 48, N, 2 * N])
 
 def best(embeddings, bias, block, features, k):
     variable = None if bias is None else tf.Variable(bias)
-    products = class_scores.BlockedProducts(tf.Variable(embeddings), variable, block)
+    products = class_scores.BlockedProducts(tf.Variable(embeddings), variable, block=block)
     return dict(zip(("scores", "ids"), products.top_k(features, k), strict=True))
 
 
@@ -44,7 +44,7 @@ def test_equal_scores_are_sorted_by_id(block):
 
 
 def test_empty_batches_and_k_of_zero_are_supported():
-    scores = class_scores.BlockedProducts(tf.Variable(EMBEDDINGS), None, 16)
+    scores = class_scores.BlockedProducts(tf.Variable(EMBEDDINGS), None, block=16)
     assert scores.top_k(FEATURES[:0], 4)[1].shape == (0, 4)
     assert scores.top_k(FEATURES, tf.constant(0))[1].shape == (BATCH, 0)
 
@@ -59,7 +59,7 @@ def test_blocks_are_few_and_start_at_aligned_rows(num_classes):
 
 def test_blocks_are_computed_one_after_the_other():
     """Otherwise TensorFlow computes many at once and stores the scores of all classes."""
-    scores = class_scores.BlockedProducts(tf.Variable(EMBEDDINGS), None, 16)
+    scores = class_scores.BlockedProducts(tf.Variable(EMBEDDINGS), None, block=16)
     traced = tf.function(scores.top_k).get_concrete_function(
         tf.TensorSpec([None, DIM], tf.float32), 3
     )

@@ -6,12 +6,14 @@ ids, and returns the last state. Scores that are NaN or -inf rank last, as in th
 the classes.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from tf_largeout.classes.best_scores import NOTHING, highest
+from tf_largeout import checks
+from tf_largeout.classes.best_scores import NOTHING, highest, without_overflow
 from tf_largeout.types import Elementwise
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
@@ -151,6 +153,26 @@ def top_k(fold: Fold, batch: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, 
     none = (tf.fill([batch, k], NOTHING), tf.fill([batch, k], tf.constant(-1, tf.int64)))
     scores, ids = fold(add, none)
     return tf.where(scores > lowest, scores, NOTHING), ids
+
+
+def best(
+    fold_logits: Callable[..., Any], features: tf.Tensor, k: int | tf.Tensor, **options: Any
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the `top_k` of features, float32 `[B, dim]`.
+
+    Args:
+        fold_logits: `ClassScorer.fold_logits`, or a function like it.
+        features: As above.
+        k: As in `top_k`.
+        **options: Further arguments of `fold_logits`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
+    """
+    features = checks.finite(features, "The features must be finite")
+    fold = functools.partial(fold_logits, features, **options)
+    scores, ids = top_k(fold, tf.shape(features)[0], k)
+    return without_overflow(features, scores), ids
 
 
 def with_block(log_partition: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:

@@ -1,18 +1,50 @@
 """`ClassScorer`: scores all classes, for losses, metrics, samplers and retrieval."""
 
+import copy
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from typing_extensions import Self
 
-from tf_largeout import checks
 from tf_largeout.classes import blockwise
-from tf_largeout.classes.best_scores import without_overflow
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_shard import ClassShard
-from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.classes.logit_form import LogitForm
+from tf_largeout.classes.row_sources import Products, RowSource, Table
 from tf_largeout.types import Elementwise
+
+
+class ClassStatistics:
+    """Exact statistics over all classes of a batch of `B` examples with `L` labels each.
+
+    Args:
+        log_partition: As below.
+        true_logits: As below.
+        ranks: As below, or a function that computes them, in another pass over the classes;
+            None if they are not known.
+
+    Attributes:
+        log_partition: float32 `[B]`, log of the sum over classes of `exp(score)`.
+        true_logits: float32 `[B, L]`, scores of the labels; 0 at padding.
+    """
+
+    def __init__(
+        self,
+        log_partition: tf.Tensor,
+        true_logits: tf.Tensor,
+        ranks: tf.Tensor | Callable[[], tf.Tensor] | None,
+    ) -> None:
+        self.log_partition, self.true_logits, self._ranks = log_partition, true_logits, ranks
+
+    @functools.cached_property
+    def ranks(self) -> tf.Tensor | None:
+        """int64 `[B, L]`, how many classes score higher than the label; None if not known.
+
+        Of equal scores, the lower id ranks higher. `num_classes` at padding.
+        """
+        return self._ranks() if callable(self._ranks) else self._ranks
 
 
 class ClassScorer:
@@ -20,55 +52,98 @@ class ClassScorer:
 
     Losses, metrics, samplers and indexes access the classes only through it. A subclass
     defines `rows`, `values`, `logits`, `dots` and `fold_logits`. The other methods are built
-    on `fold_logits`; a subclass overrides those that it can compute faster.
+    on `fold_logits`; a subclass overrides those that it can compute faster. If its logits can
+    have other forms than the plain one, the subclass applies `form.scores` to them.
+
+    Features are vectors whose products with the class rows are the logits: the inputs of the
+    layer after `form.queries`.
 
     Args:
         num_classes: Number of classes.
         dim: Width of the features.
         has_bias: Whether the classes have biases.
         owner: Name of the layer, for messages.
+        form: The form of the scores.
 
     Attributes:
-        num_classes, dim, has_bias: As above.
+        num_classes, dim, has_bias, form: As above.
     """
 
-    def __init__(self, num_classes: int, dim: int, has_bias: bool, owner: str) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        has_bias: bool,
+        owner: str,
+        form: LogitForm | None = None,
+    ) -> None:
         self.num_classes, self.dim, self.has_bias = num_classes, dim, has_bias
-        self._owner = owner
+        self._owner, self.form = owner, form or LogitForm()
 
     # Whether inner products with the class rows, plus biases, rank the classes.
     scores_are_products = True
-    # The soft cap of the logits, or None.
-    soft_cap: float | None = None
     # Whether the rows are in bfloat16 (`bfloat16_rows`).
     is_rounded = False
-    # Whether the rows of the variables are scaled to length 1 when they are read.
-    has_unit_rows = False
 
-    @property
-    def uncapped(self) -> Any:
-        """The classes with logits without a soft cap."""
+    def with_form(self, **changes: Any) -> Self:
+        """Returns the same classes, whose scores have another form.
+
+        Args:
+            **changes: The attributes of `LogitForm` that change, such as `rank_by`.
+        """
+        other = copy.copy(self)
+        other.form = dataclasses.replace(self.form, **changes)
+        return other
+
+    def shards(self) -> list[Table]:
+        """Returns the tables of the class rows, over which search structures are built.
+
+        Raises:
+            ValueError: If the rows are not in variables.
+        """
+        raise self._missing("shards")
+
+    def frozen(self) -> "ClassScorer":
+        """Returns a scorer with the current rows, for exports, if rows are computed."""
         return self
 
-    def capped(self, logits: tf.Tensor) -> tf.Tensor:
-        """Applies the soft cap, if there is one; the lowest float and -inf stay as they are."""
-        if self.soft_cap is None:
-            return logits
-        capped = self.soft_cap * tf.tanh(logits / self.soft_cap)
-        return tf.where(logits > logits.dtype.min, capped, logits)
+    def product_rows(self) -> RowSource | None:
+        """Returns rows in variables, whose products with the features are the plain logits.
 
-    def shards(self) -> list[ClassShard]:
-        """Returns the ranges of classes that have search structures of their own, in order."""
-        return [ClassShard(matrix=self, first=0, num_rows=self.num_classes)]
-
-    def as_products(self) -> tuple[tf.Variable, tf.Variable | None] | None:
-        """Returns variables whose inner products with the features score the classes.
-
-        Exports use them: `embeddings` float32 `[num_classes, dim]`, and `bias`
-        `[num_classes]` or None. They are variables of the layer if it has such variables.
+        Exports and indexes use them. They are variables of the layer if it has such variables.
         The result is None if inner products cannot score the classes.
         """
         return None
+
+    def require_rows(self, received: str, ranking: str = "logit") -> RowSource:
+        """Returns `product_rows` for an export.
+
+        Args:
+            received: The argument that needs them, and its value, for the message.
+            ranking: The ranking that the argument must support; it supports "logit".
+
+        Raises:
+            ValueError: If there are none, or the ranking is another one.
+        """
+        rows, name = self.product_rows(), received.partition("=")[0]
+        if ranking == "logit" and rows is not None:
+            return rows
+        reason = "whose scores are not inner products"
+        if ranking != "logit":
+            reason = f"which ranks classes by {ranking!r}, as its loss does: an index ranks by "
+            reason += "the logit"
+        raise ValueError(
+            f"`{name}` must be None for layer '{self._owner}', {reason}. Received: {received}. "
+            f"Omit `{name}`."
+        )
+
+    def as_products(self) -> Products | None:
+        """Returns the variables of `product_rows` in one table, or None.
+
+        They are `embeddings` float32 `[num_classes, dim]`, and `bias` `[num_classes]` or None.
+        """
+        rows = self.product_rows()
+        return None if rows is None else rows.as_products()
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the embeddings, float32 `[..., dim]`, of `ids`, int64 `[...]`."""
@@ -140,8 +215,7 @@ class ClassScorer:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
             compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`.
-            training: Whether the step trains: gradients are needed, and ranks rarely. Only
-                shards use this.
+            training: Whether the step trains: gradients are needed, and ranks rarely.
 
         Raises:
             ValueError: If the classes do not support this `compute_dtype`.
@@ -149,15 +223,26 @@ class ClassScorer:
         self._require_float32(compute_dtype)
         fold = functools.partial(self.fold_logits, features, width=tf.shape(labels)[1])
         found = blockwise.statistics(fold, labels)
-        ranks = functools.partial(blockwise.ranks, fold, labels, found[1], self.num_classes)
+
+        def ranks() -> tf.Tensor:
+            if self.form.cap is None:
+                return blockwise.ranks(fold, labels, found[1], self.num_classes)
+            fixed = tf.stop_gradient(features)
+            return self.with_form(cap=None).statistics(fixed, labels).ranks
+
         return ClassStatistics(*found, ranks)
 
-    def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    def ranked_scores(
+        self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
+    ) -> tf.Tensor:
         """Returns the scores that `statistics` uses to rank classes, bit-identical to those.
+
+        They have no cap.
 
         Args:
             features: Float `[B, dim]`.
             ids: int64 `[B, n]`, padded with -1; as many columns as the labels of `statistics`.
+            compute_dtype: That of the `statistics`.
 
         Returns:
             float32 `[B, n]`; any value at padding.
@@ -166,8 +251,8 @@ class ClassScorer:
         def add(found: tf.Tensor, scores: tf.Tensor, block: tf.Tensor) -> tf.Tensor:
             return blockwise.at_labels(scores, block, ids, found)
 
-        shape = tf.shape(ids)
-        return self.fold_logits(features, add, tf.zeros(shape), width=shape[1])
+        shape, ranked = tf.shape(ids), self.with_form(cap=None)
+        return ranked.fold_logits(features, add, tf.zeros(shape), width=shape[1])
 
     def exact_scores(
         self,
@@ -269,12 +354,11 @@ class ClassScorer:
         Raises:
             tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
         """
-        features = checks.finite(features, "The features must be finite")
-        fold = functools.partial(self.fold_logits, features, classes=classes)
-        scores, ids = blockwise.top_k(fold, tf.shape(features)[0], k)
-        return without_overflow(features, scores), ids
+        fold = self.with_form(cap=None).fold_logits
+        scores, ids = blockwise.best(fold, features, k, classes=classes)
+        return self.form.capped(scores), ids
 
-    def ranked_by(self, ranking: str) -> "ClassScorer":
+    def ranked_by(self, ranking: str) -> Self:
         """Returns the classes, scored by the values that rank them.
 
         Args:
@@ -283,7 +367,7 @@ class ClassScorer:
         Raises:
             ValueError: If the scores are log-probabilities and `ranking` is not "logit".
         """
-        if ranking == "logit":
+        if ranking == self.form.rank_by:
             return self
         if not self.scores_are_products:
             raise ValueError(
@@ -291,15 +375,7 @@ class ClassScorer:
                 "Ranked by absolute value, the least likely class would come first. Received: "
                 "absolute=True. Leave `absolute` out for a `HierarchicalOutput`."
             )
-        return (self.raised_by_one() if ranking == "taylor" else self).absolute()
-
-    def raised_by_one(self) -> "ClassScorer":
-        """Returns a view of these classes whose logits are `1 + logit`."""
-        raise self._missing("raised_by_one")
-
-    def absolute(self) -> "ClassScorer":
-        """Returns a view of these classes whose logits are the absolute values `|logit|`."""
-        return AbsoluteScores(self)
+        return self.with_form(rank_by=ranking)
 
     def each_replica(self, function: Callable[[], Any]) -> None:
         """Runs `function()` on each replica that has the rows, outside a training step."""
@@ -314,77 +390,3 @@ class ClassScorer:
 
     def _missing(self, method: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__} must define `{method}`.")
-
-
-class MappedScores(ClassScorer):
-    """The base class of views of classes whose scores are a function of other logits.
-
-    A subclass defines `mapped`, and overrides what can be computed faster.
-
-    Args:
-        original: The `ClassScorer` of the logits.
-
-    Attributes:
-        original: As above.
-    """
-
-    def __init__(self, original: Any) -> None:
-        super().__init__(original.num_classes, original.dim, original.has_bias, original._owner)
-        self.original = original
-
-    def mapped(self, logits: tf.Tensor) -> tf.Tensor:
-        """Returns the scores of logits."""
-        raise self._missing("mapped")
-
-    def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        return self.original.rows(ids)
-
-    def values(self) -> tf.Tensor:
-        return self.original.values()
-
-    def logits(self, features: tf.Tensor) -> tf.Tensor:
-        return self.mapped(self.original.logits(features))
-
-    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        return self.mapped(self.original.dots(features, ids))
-
-    def fold_logits(
-        self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
-    ) -> Any:
-        def of_mapped(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
-            return function(state, self.mapped(logits), ids)
-
-        return self.original.fold_logits(features, of_mapped, state, **options)
-
-    def sum_over_classes(
-        self, features: tf.Tensor, function: Elementwise, training: bool = False
-    ) -> tf.Tensor:
-        return self.original.sum_over_classes(
-            features, lambda logits: function(self.mapped(logits)), training
-        )
-
-
-class AbsoluteScores(MappedScores):
-    """A view of classes that scores them by `|logit|`."""
-
-    def mapped(self, logits: tf.Tensor) -> tf.Tensor:
-        return tf.abs(logits)
-
-    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        return absolute_or_lowest(self.original.dots(features, ids))
-
-
-def new_products(
-    embeddings: tf.Tensor, bias: tf.Tensor | None
-) -> tuple[tf.Variable, tf.Variable | None]:
-    """Returns the result of `ClassScorer.as_products` as new float32 variables."""
-
-    def variable(values: tf.Tensor, name: str) -> tf.Variable:
-        return tf.Variable(tf.cast(values, tf.float32), trainable=False, name=name)
-
-    return variable(embeddings, "embeddings"), None if bias is None else variable(bias, "bias")
-
-
-def absolute_or_lowest(logits: tf.Tensor) -> tf.Tensor:
-    """Returns `|logits|`, but leaves the lowest float, which marks padding, as it is."""
-    return tf.where(logits > logits.dtype.min, tf.abs(logits), logits.dtype.min)

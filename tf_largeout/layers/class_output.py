@@ -36,7 +36,7 @@ class ClassOutput(keras.layers.Layer):
 
     A subclass creates `class_matrix` in `build`, with `width_of` and `add_class_weight`. If its
     losses need more than an `OutputTag` offers, it overrides `make_tag`. If its scores are
-    inner products, `class_matrix` is a `ClassMatrix`; otherwise it is another `ClassScorer`.
+    inner products, `class_matrix` is a `RowScorer`; otherwise it is another `ClassScorer`.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.

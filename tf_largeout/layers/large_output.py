@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from tf_largeout import samplers
 from tf_largeout.arguments import MOST_CLASSES, boolean, real_number, whole_number
-from tf_largeout.classes.capped_scores import CappedScores
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.normalized_matrix import NormalizedMatrix, unit_length
-from tf_largeout.classes.sharded_matrix import ShardedMatrix
+from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.logit_form import LogitForm
+from tf_largeout.classes.row_sources import RowSource, tables_of
 from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
-from tf_largeout.classes.tower_matrix import TowerMatrix
+from tf_largeout.classes.tower_rows import TowerRows
 from tf_largeout.layers import large_output_arguments as arguments
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
@@ -200,7 +199,7 @@ class LargeOutput(ClassOutput):
             refuse_initializer(embeddings_initializer)
         self.bias: keras.Variable = None
         self.logit_scale: keras.Variable = None
-        self.class_matrix: ClassMatrix | ShardedMatrix | TowerMatrix | CappedScores = None  # type: ignore[assignment]  # until built
+        self.class_matrix: RowScorer = None  # type: ignore[assignment]  # until built
         self.seed_state: keras.Variable = None
 
     def build(self, input_shape: Shape) -> None:
@@ -236,22 +235,25 @@ class LargeOutput(ClassOutput):
 
     def _add_weights(self, dim: int) -> None:
         if self.tower is not None:
-            self._add_tower(self.tower, dim)
+            source = self._add_tower(self.tower, dim)
         elif self.num_shards > 1:
-            self._add_shards(dim)
+            source = self._add_shards(dim)
         else:
-            self._add_tables(dim)
-        if self.logit_soft_cap is not None:
-            self.class_matrix = CappedScores(self.class_matrix, self.logit_soft_cap)
+            source = self._add_tables(dim)
+        scale: Any = _SCALE_OF_COSINES if self.normalize else 1.0
         if self.scale == arguments.LEARNED:
-            self.logit_scale = self.add_class_weight(
-                "logit_scale", (), keras.initializers.Constant(math.log(self._first_scale()))
+            self.logit_scale = scale = self.add_class_weight(
+                "logit_scale", (), keras.initializers.Constant(math.log(scale))
             )
+        elif self.scale is not None:
+            scale = self.scale
+        form = LogitForm(self.normalize, scale, self.logit_soft_cap)
+        self.class_matrix = RowScorer(source, form)
         if self.sampler is not None:
             self.seed_state = self._add_seed_state(self.sampler.seed)
             self.sampler.build(self)
             if self._sampler_follows_rows():  # never with several shards
-                self.class_matrix.shards()[0].matrix.on_rows_changed(self._notify_sampler)
+                self.class_matrix.shards()[0].on_rows_changed(self._notify_sampler)
 
     def _logits(self, features: tf.Tensor) -> tf.Tensor:
         # TensorFlow does not remove the operations of an encoder that nothing reads, such as
@@ -260,7 +262,7 @@ class LargeOutput(ClassOutput):
             return self.placeholder_logits(features, math.nan)
         return super()._logits(features)
 
-    def _add_tables(self, dim: int) -> None:
+    def _add_tables(self, dim: int) -> RowSource:
         if self._tied is None:
             shape, dtype = (self.num_classes, dim), self.embeddings_dtype
             arguments.require_memory_for(shape, dtype or self.variable_dtype)
@@ -273,24 +275,24 @@ class LargeOutput(ClassOutput):
             # A plain assignment would make it a weight of this layer, and Keras would save it
             # twice.
             self.__dict__["embeddings"] = self._tied.table(dim, self.embeddings_dtype)
-        self._add_bias()
-        matrix = NormalizedMatrix if self.normalize else ClassMatrix
-        self.class_matrix = matrix(self.embeddings, self.bias, self.name)
+        biases = self._add_bias()
+        return RowSource(tables_of([self.embeddings], biases, self.name, self.normalize))
 
-    def _add_bias(self) -> None:
-        if self.use_bias:
-            self.bias = self.add_class_weight(
-                "bias", (self.num_classes,), self.bias_initializer
-            )
+    def _add_bias(self) -> list[keras.Variable] | None:
+        if not self.use_bias:
+            return None
+        shape = (self.num_classes,)
+        self.bias = self.add_class_weight("bias", shape, self.bias_initializer)
+        return [self.bias]
 
-    def _add_tower(self, tower: ItemTower, dim: int) -> None:
+    def _add_tower(self, tower: ItemTower, dim: int) -> RowSource:
         if not tower.built:
             tower.build((None, dim))
         self._add_bias()
         shape = (self.num_classes, dim)
-        self.class_matrix = TowerMatrix(tower, self.bias, shape, self.name, self.normalize)
+        return TowerRows(tower, self.bias, shape, self.name, self.normalize)
 
-    def _add_shards(self, dim: int) -> None:
+    def _add_shards(self, dim: int) -> RowSource:
         shard_weights.require_placement(self.name, self.num_shards)
         if self.sampler is not None and (
             self.sampler.needs_one_table or self._sampler_follows_rows()
@@ -314,8 +316,7 @@ class LargeOutput(ClassOutput):
             biases = shard_weights.add_shards(
                 self, "bias", (self.num_classes,), self.bias_initializer, "bias_initializer"
             )
-        matrix = NormalizedMatrix if self.normalize else ClassMatrix
-        self.class_matrix = ShardedMatrix(embeddings, biases, self.name, matrix)
+        return RowSource(tables_of(embeddings, biases, self.name, self.normalize))
 
     def _sampler_follows_rows(self) -> bool:
         return type(self.sampler).rows_changed is not samplers.Sampler.rows_changed  # type: ignore[union-attr]
@@ -349,23 +350,13 @@ class LargeOutput(ClassOutput):
                 aggregation="only_first_replica",
             )
 
-    def _first_scale(self) -> float:
-        return _SCALE_OF_COSINES if self.normalize else 1.0
-
     def scale_value(self) -> float | tf.Tensor:
         """Returns the number that multiplies the logits before the bias; float32 if learned."""
-        if self.scale == arguments.LEARNED:
-            return tf.exp(tf.convert_to_tensor(self.logit_scale.value))
-        return self._first_scale() if self.scale is None else self.scale
+        return self.class_matrix.form.scale_value()
 
     def queries(self, features: tf.Tensor) -> tf.Tensor:
         """Returns the features, normalized if `normalize` is true, times the scale."""
-        if not self.normalize and self.scale in (None, 1.0):
-            return features
-        queries = tf.cast(features, tf.float32)
-        if self.normalize:
-            queries = unit_length(queries)
-        return tf.cast(queries * self.scale_value(), features.dtype)
+        return self.class_matrix.form.queries(features)
 
     def make_tag(
         self,
@@ -380,7 +371,6 @@ class LargeOutput(ClassOutput):
     def head(self) -> Head:
         return dataclasses.replace(
             super().head(),
-            scale_value=self.scale_value,
             sampler=self.sampler,
             seed_state=self.seed_state,
         )

@@ -160,7 +160,7 @@ class MarginSoftmaxLoss(SampledLoss):
         return self.cross_entropy.exact(step)
 
     def _with_margins(self, logits: tf.Tensor, step: SampledStep) -> tf.Tensor:
-        scale = step.scale_value()
+        scale = step.classes.form.scale_value()
         margins = self.angular_margin, self.cosine_margin
         return scale * cosine_with_margins(logits / scale, *margins)
 
@@ -184,11 +184,11 @@ def _margin(name: str, value: float, most: float, limit: str) -> float:
 
 
 def _check_form(step: SampledStep) -> None:
-    classes = step.classes
+    form = step.classes.form
     wrong = {
-        "normalize=False": not classes.has_unit_rows,
-        "use_bias=True": classes.has_bias,
-        f"logit_soft_cap={classes.soft_cap}": classes.soft_cap is not None,
+        "normalize=False": not form.unit_rows,
+        "use_bias=True": step.classes.has_bias,
+        f"logit_soft_cap={form.cap}": form.cap is not None,
     }
     received = [name for name, is_wrong in wrong.items() if is_wrong]
     if received:

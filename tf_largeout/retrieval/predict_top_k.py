@@ -235,7 +235,10 @@ class _Finder(keras.Model):
             exclude = exclusions(exclude, features, layer.num_classes)
         queries = tf.cast(layer.make_tag(features).queries, tf.float32)
         found = self._index.top_k(queries, self._k, exclude=exclude, allowed=self._allowed)
-        scores, convert = layer.class_matrix.capped(found[0]), layer.probabilities(self._scores)
+        scores, convert = (
+            layer.class_matrix.form.capped(found[0]),
+            layer.probabilities(self._scores),
+        )
         if convert is not None:
             scores = convert(scores, queries, layer.class_matrix.ranked_by(layer.ranking))
         shape = tf.concat([tf.shape(features)[:-1], [self._k]], axis=0)
@@ -278,4 +281,4 @@ def _require_same_classes(index: TopKIndex, layer: Any) -> None:
         )
     if hasattr(index, "require_current"):
         with tf.init_scope():
-            index.require_current(layer.class_matrix.uncapped)
+            index.require_current(layer.class_matrix.with_form(cap=None))

@@ -6,16 +6,18 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES
+from tf_largeout.classes.class_matrix import RowScorer
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.quantized_matrix import (
+from tf_largeout.classes.quantized_rows import (
     CODE_OF_ZERO,
     CODES_TOGETHER,
     GROUP_ROWS,
-    QuantizedMatrix,
+    PackedTable,
     empty_aligned,
     pack_rows,
     padded_width,
 )
+from tf_largeout.classes.row_sources import RowSource
 from tf_largeout.ops.class_scan_ops import PackedClasses
 from tf_largeout.retrieval.rows import Rows, bias_of, in_place, require_finite, rows_of
 from tf_largeout.types import TensorLike
@@ -25,7 +27,7 @@ _NO_CLASS = np.array([0.0, -np.inf, 0.0, 0.0, -np.inf], np.float32)
 
 
 class QuantizedRows(Rows):
-    """`Rows` without float32 rows: see `QuantizedMatrix`.
+    """`Rows` without float32 rows: see `PackedTable`.
 
     Args:
         codes, scales: The arrays of `PackedClasses`.
@@ -33,8 +35,6 @@ class QuantizedRows(Rows):
         dim: Width of the rows.
         has_bias: Whether the classes have biases.
     """
-
-    matrix: QuantizedMatrix  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -46,7 +46,8 @@ class QuantizedRows(Rows):
     ) -> None:
         self._codes, self._scales, self.alive = codes, scales, alive
         packed = PackedClasses(in_place(codes), in_place(scales))
-        self.matrix = QuantizedMatrix(packed, (len(alive), dim), has_bias, "index")
+        self._table = PackedTable.of(packed, (len(alive), dim), has_bias, "index")
+        self.matrix = RowScorer(RowSource([self._table]))
 
     @classmethod
     def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "QuantizedRows":
@@ -90,7 +91,7 @@ class QuantizedRows(Rows):
         self, ids: np.ndarray, class_embeddings: TensorLike, bias: TensorLike | None
     ) -> "QuantizedRows":
         if bias is None and self.matrix.has_bias:
-            bias = self.matrix.biases(tf.constant(ids))
+            bias = self._table.biases(tf.constant(ids))
         new = self._new(class_embeddings, bias, "update")
         self._require_distinct(ids, len(new.alive))
         codes, numbers = self._by_row()
@@ -109,7 +110,7 @@ class QuantizedRows(Rows):
         ids = self._sample()
         errors = tf.abs(self.matrix.rows(ids) - scorer.rows(ids))
         # The layer may compute its rows, such as normalized ones, with other rounding errors.
-        most = self.matrix.largest_errors(ids) + 1e-7
+        most = self._table.largest_errors(ids) + 1e-7
         zeros = tf.zeros([1, self.matrix.dim])  # as a query: its logits are the biases
         own, other = (one.dots(zeros, ids[tf.newaxis]) for one in (self.matrix, scorer))
         are_near = bool(tf.reduce_all(errors <= most[:, tf.newaxis]))

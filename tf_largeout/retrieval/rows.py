@@ -9,15 +9,16 @@ import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES
 from tf_largeout.classes.best_scores import NOTHING, are_large, highest
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_matrix import ClassMatrix, RowScorer
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.classes.float_arrays import as_float32
-from tf_largeout.retrieval.packed_matrix import PackedMatrix
+from tf_largeout.ops import devices
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.types import TensorLike
 
 _SAMPLED_CLASSES = 64
+_LEAST_WIDTH = 32  # For narrower rows, 8-bit numbers hardly save time.
 
 
 class Rows:
@@ -43,7 +44,7 @@ class Rows:
             variable_of(embeddings),
             None if bias is None else variable_of(bias),
         )
-        self.matrix = ClassMatrix(*self._variables, "index")
+        self.matrix: RowScorer = ClassMatrix(*self._variables, "index")
         self.alive = alive
 
     @classmethod
@@ -71,14 +72,15 @@ class Rows:
         )
 
     def packed(self) -> "Rows":
-        """Returns these rows with a `PackedMatrix` if it is faster.
+        """Returns these rows with an 8-bit copy, if exact searches are faster with it.
 
         It takes one more byte per number.
         """
-        if not PackedMatrix.is_worth_it(self._variables[0]):
+        embeddings = self._variables[0]
+        if embeddings.shape[1] < _LEAST_WIDTH or devices.is_on_gpu(embeddings):
             return self
         rows = copy.copy(self)
-        rows.matrix = PackedMatrix(*self._variables, "index")
+        rows.matrix = ClassMatrix(*self._variables, "index", is_packed=True)
         return rows
 
     def arrays(self) -> dict[str, np.ndarray]:

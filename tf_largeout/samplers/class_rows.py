@@ -39,7 +39,7 @@ def rows_of(matrix: ClassScorer) -> tuple[Any, Any]:
         `(embeddings, bias)`: the `tf.Variable`s on this replica, and None without biases; for
         classes in shards, tuples of these with an entry per shard.
     """
-    variables = [shard.matrix.variables() for shard in matrix.shards()]
+    variables = [shard.variables() for shard in matrix.shards()]
     if len(variables) == 1:
         return variables[0]
     embeddings, bias = zip(*variables, strict=True)
@@ -52,7 +52,7 @@ def score_of(matrix: ClassScorer) -> Any:
     Returns:
         `ClassScorer.dots`; for classes in shards, a tuple with one per shard.
     """
-    functions = tuple(shard.matrix.dots for shard in matrix.shards())
+    functions = tuple(shard.dots for shard in matrix.shards())
     return functions[0] if len(functions) == 1 else functions
 
 

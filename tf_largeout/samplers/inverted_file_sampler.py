@@ -114,7 +114,7 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
-        unit_length = layer.class_matrix.has_unit_rows
+        unit_length = layer.class_matrix.shards()[0].unit_rows
         make = functools.partial(InvertedFile, self.num_lists, self._draws_alone, unit_length)
         self._file = structure_over(layer.class_matrix, make, ShardedInvertedFile)
         add_weight = functools.partial(self.add_weight, layer)

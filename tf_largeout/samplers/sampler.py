@@ -10,10 +10,10 @@ import tensorflow as tf
 from tf_largeout.arguments import seed_or_none, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.class_shard import ClassShard
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike
+from tf_largeout.variables.row_shard import RowShard
 from tf_largeout.wrong_arguments import OF_SAMPLERS, refuse_wrong_arguments_of
 
 
@@ -143,7 +143,7 @@ class Sampler:
         dtype: str,
         initializer: InitializerLike,
         on_host: bool = False,
-        shard: ClassShard | None = None,
+        shard: RowShard | None = None,
     ) -> keras.Variable:
         """Creates `sampler_{name}`, a weight of `layer` that holds state of the sampler.
 

@@ -1,5 +1,6 @@
 """Finds the best classes in an export, by scoring all of them."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,7 +9,11 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.best_scores import highest, search_without
+from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.logit_form import LogitForm
 from tf_largeout.classes.probabilities import AllScores
+from tf_largeout.classes.quantized_rows import packed_source, quantized_products
 
 # It holds the scores of one block of classes: `[batch, 65536]` float32 are 16 MiB for a batch
 # of 64. Each block adds some nodes to the graph, so there are at most 64 blocks.
@@ -41,15 +46,14 @@ class AllClasses:
     """Searches all classes with the `top_k` of a scorer.
 
     Args:
-        scorer: A `ClassScorer`, or another object with `top_k`, `log_partitions` and
-            `num_classes`.
+        scorer: Scores the classes.
 
     Attributes:
         num_classes: Number of classes.
     """
 
-    def __init__(self, scorer: Any) -> None:
-        self._scorer, self.num_classes = scorer, int(scorer.num_classes)
+    def __init__(self, scorer: "ClassScorer | BlockedProducts") -> None:
+        self._scorer, self.num_classes = scorer, scorer.num_classes
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
@@ -67,36 +71,6 @@ class AllClasses:
         return self._scorer.log_partitions(features, log_weight)
 
 
-class CappedClasses:
-    """Classes whose scores get a soft cap after the search, which ranks by uncapped scores.
-
-    Args:
-        classes: The search.
-        capped: Applies the soft cap to scores, and leaves -inf as it is.
-    """
-
-    def __init__(self, classes: ClassScores, capped: Callable[[tf.Tensor], tf.Tensor]) -> None:
-        self._classes, self._capped = classes, capped
-
-    def top_k(
-        self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `ClassScores.top_k`."""
-        scores, ids = self._classes.top_k(features, k, exclude)
-        return self._capped(scores), ids
-
-    def log_partitions(
-        self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
-    ) -> tf.Tensor:
-        """Like `ClassScores.log_partitions`, with capped scores."""
-
-        def of_uncapped(scores: tf.Tensor) -> tf.Tensor:
-            capped = self._capped(scores)
-            return capped if log_weight is None else log_weight(capped)
-
-        return self._classes.log_partitions(features, of_uncapped)
-
-
 class BlockedProducts:
     """All classes, scored exactly by inner products in blocks, with core TensorFlow ops.
 
@@ -108,21 +82,21 @@ class BlockedProducts:
     Args:
         embeddings: float32 variable `[num_classes, dim]`, or int8 with `scales`.
         bias: float32 variable `[num_classes]`, or None.
-        block: Number of classes to score at a time; by default as above.
-        absolute: Whether the scores are the absolute values of the products.
         scales: float32 variable `[num_classes]`, factors of the rows; or None.
+        form: The form of the scores.
+        block: Number of classes to score at a time; by default as above.
     """
 
     def __init__(
         self,
         embeddings: tf.Variable,
         bias: tf.Variable | None,
-        block: int | None = None,
-        absolute: bool = False,
         scales: tf.Variable | None = None,
+        form: LogitForm | None = None,
+        block: int | None = None,
     ) -> None:
-        self._embeddings, self._bias, self._absolute = embeddings, bias, absolute
-        self._scales = scales
+        self._embeddings, self._bias, self._scales = embeddings, bias, scales
+        self._form = form or LogitForm()
         self.num_classes = int(embeddings.shape[0])
         self._block = block or default_block(self.num_classes)
 
@@ -136,10 +110,11 @@ class BlockedProducts:
             return scores, tf.cast(places, tf.int64) + first
 
         found = self._of_blocks(features, best)
-        if len(found) == 1:
-            return found[0]
-        scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
-        return highest(scores, ids, k)
+        scores, ids = found[0]
+        if len(found) > 1:
+            scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
+            scores, ids = highest(scores, ids, k)
+        return self._form.capped(scores), ids
 
     def log_partitions(
         self, features: tf.Tensor, log_weight: Callable[[tf.Tensor], tf.Tensor] | None = None
@@ -147,6 +122,7 @@ class BlockedProducts:
         """Like `ClassScores.log_partitions`, in another pass over the blocks."""
 
         def of_block(scores: tf.Tensor, first: int) -> tf.Tensor:
+            scores = self._form.capped(scores)
             return _log_sum(scores if log_weight is None else log_weight(scores))
 
         return _log_sum(tf.stack(self._of_blocks(features, of_block), axis=1))
@@ -154,7 +130,11 @@ class BlockedProducts:
     def _of_blocks(
         self, features: tf.Tensor, function: Callable[[tf.Tensor, int], Any]
     ) -> list[Any]:
-        """Returns `function(scores, first)` of each block, float32 `[B, n]`, in turn."""
+        """Returns `function(scores, first)` of each block, in turn.
+
+        The scores are float32 `[B, n]`, without the cap.
+        """
+        form = dataclasses.replace(self._form, cap=None)
         embeddings = self._embeddings.read_value()
         bias = None if self._bias is None else self._bias.read_value()
         scales = None if self._scales is None else self._scales.read_value()
@@ -168,9 +148,31 @@ class BlockedProducts:
                 logits *= scales[first:end]
             if bias is not None:
                 logits += bias[first:end]
-            scores = tf.abs(logits) if self._absolute else tf.identity(logits)
-            found.append(function(scores, first))
+            found.append(function(tf.identity(form.scores(logits)), first))
         return found
+
+
+def exact_classes(scorer: ClassScorer, ops: str, quantize: bool) -> ClassScores:
+    """Returns a search of all classes.
+
+    Args:
+        scorer: Scores the classes.
+        ops: "core" or "custom".
+        quantize: Whether the export has 8-bit rows.
+
+    Raises:
+        ValueError: If there are no rows to quantize.
+    """
+    scorer, form = scorer.frozen(), scorer.form
+    rows = scorer.require_rows("embeddings_dtype='int8'") if quantize else scorer.product_rows()
+    if quantize and ops == "custom":
+        return AllClasses(RowScorer(packed_source(rows), form))
+    if quantize:
+        return AllClasses(BlockedProducts(*quantized_products(rows), form=form))
+    if ops == "custom" or rows is None or rows.is_rounded:
+        # In blocks, by core TensorFlow ops. Products would be a float32 copy of rounded rows.
+        return AllClasses(scorer)
+    return AllClasses(BlockedProducts(*rows.as_products(), form=form))
 
 
 def _log_sum(values: tf.Tensor) -> tf.Tensor:

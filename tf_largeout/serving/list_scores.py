@@ -7,9 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING, best_left, highest
+from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.logit_form import LogitForm
+from tf_largeout.classes.quantized_rows import packed_source, quantized_products
 from tf_largeout.retrieval import ClassLists
 from tf_largeout.retrieval.inverted_file_index import search_until_full
-from tf_largeout.serving.class_scores import AllClasses, BlockedProducts
+from tf_largeout.serving.class_scores import AllClasses, BlockedProducts, ClassScores
 
 
 class ServedIndex(Protocol):
@@ -46,14 +50,15 @@ class IndexedClasses(AllClasses):
         index: Finds them.
     """
 
-    def __init__(self, scorer: Any, index: ServedIndex) -> None:
+    def __init__(self, scorer: ClassScorer, index: ServedIndex) -> None:
         super().__init__(scorer)
-        self._index = index
+        self._ranked, self._form, self._index = scorer.with_form(cap=None), scorer.form, index
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        return self._index.best_of(self._scorer, features, k, exclude)
+        scores, ids = self._index.best_of(self._ranked, features, k, exclude)
+        return self._form.capped(scores), ids
 
 
 class ListedProducts:
@@ -69,8 +74,9 @@ class ListedProducts:
     Args:
         embeddings: float32 variable `[num_classes, dim]`, or int8 with `scales`.
         bias: float32 variable `[num_classes]`, or None.
-        lists: The lists. Classes that are in no list are not found.
         scales: float32 variable `[num_classes]`, factors of the rows; or None.
+        lists: The lists. Classes that are in no list are not found.
+        form: The form of the scores, which rank by the logit.
 
     Raises:
         ValueError: If they are not lists of these classes.
@@ -80,12 +86,13 @@ class ListedProducts:
         self,
         embeddings: tf.Variable,
         bias: tf.Variable | None,
+        scales: tf.Variable | None,
         lists: ClassLists,
-        scales: tf.Variable | None = None,
+        form: LogitForm | None = None,
     ) -> None:
         _check(lists, tuple(embeddings.shape))
         self._embeddings, self._bias = embeddings, _bias_of_listed(embeddings, bias, lists)
-        self._scales = scales
+        self._scales, self._form = scales, form or LogitForm()
         self._means = tf.Variable(lists.means, trainable=False, dtype=tf.float32)
         self._mean_bias = tf.Variable(lists.mean_bias, trainable=False, dtype=tf.float32)
         self._members = tf.Variable(lists.members, trainable=False, dtype=tf.int32)
@@ -95,13 +102,19 @@ class ListedProducts:
         self._numbers = [min(one, most) for one in (*numbers.values(), lists.num_probes)]
         self._num_probes = max(self._numbers)
         self._sizes = np.sort((lists.members >= 0).sum(axis=1))
-        self._all = AllClasses(BlockedProducts(embeddings, self._bias, scales=scales))
-        self._with_unlisted = BlockedProducts(embeddings, bias, scales=scales)
+        self._all = AllClasses(BlockedProducts(embeddings, self._bias, scales))
+        self._with_unlisted = BlockedProducts(embeddings, bias, scales, self._form)
 
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Like `ClassScores.top_k`, for the classes of the best lists."""
+        scores, ids = self._search(features, k, exclude)
+        return self._form.capped(scores), ids
+
+    def _search(
+        self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         if isinstance(k, int) and exclude is None:
             with tf.init_scope():  # so that the graph has no branch
                 num_probes = self._probes(k)
@@ -164,6 +177,43 @@ class ListedProducts:
         scores, ids = highest(scores, ids, found)
         scores, ids = best_left(scores, tf.cast(ids, tf.int64), exclude, k)
         return scores, tf.where(scores > NOTHING, ids, -1)
+
+
+def indexed_classes(scorer: ClassScorer, index: Any, ops: str, quantize: bool) -> ClassScores:
+    """Returns a search of the classes that an index finds.
+
+    Args:
+        scorer: Scores the classes.
+        index: A `ListIndex`, or with custom ops a `ServedIndex`.
+        ops: "core" or "custom".
+        quantize: Whether the export has 8-bit rows.
+
+    Raises:
+        ValueError: If the index has other class rows, or there is no such export.
+    """
+    scorer, form = scorer.frozen(), scorer.form
+    rows = scorer.require_rows(f"index={index!r}", form.rank_by)
+    _require_searchable(index, ops)
+    index.require_rows(scorer.with_form(cap=None))
+    if ops == "core":
+        quantized = quantized_products(rows) if quantize else (*rows.as_products(), None)
+        return ListedProducts(*quantized, index.lists(), form)
+    return IndexedClasses(RowScorer(packed_source(rows), form) if quantize else scorer, index)
+
+
+def _require_searchable(index: Any, ops: str) -> None:
+    if ops == "core" and hasattr(index, "best_of") and not hasattr(index, "lists"):
+        raise ValueError(
+            "`index` must be a retrieval.InvertedFileIndex for ops='core'. Received: a "
+            f"{type(index).__name__}, whose search needs the ops of tf_largeout. Pass "
+            "ops='custom' if the server has them, or build an InvertedFileIndex."
+        )
+    if not hasattr(index, "best_of" if ops == "custom" else "lists"):
+        raise ValueError(
+            "`index` must be a retrieval.InvertedFileIndex: other indexes have no lists to "
+            f"export. Received: a {type(index).__name__}. Omit `index` for an export that "
+            "scores all classes, exactly, as a BruteForceIndex does."
+        )
 
 
 def _bias_of_listed(

@@ -10,29 +10,15 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_int8, one_of, whole_number
-from tf_largeout.classes.class_scorer import AbsoluteScores, ClassScorer
 from tf_largeout.classes.probabilities import Scores
-from tf_largeout.classes.quantized_matrix import QuantizedMatrix
-from tf_largeout.classes.tower_matrix import TowerMatrix
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import class_names as class_names_file
 from tf_largeout.serving import file_sizes, weight_ranges
 from tf_largeout.serving.class_names import ClassNames
-from tf_largeout.serving.class_scores import (
-    AllClasses,
-    BlockedProducts,
-    CappedClasses,
-    ClassScores,
-)
+from tf_largeout.serving.class_scores import exact_classes
 from tf_largeout.serving.endpoints import Answer, Endpoints, output_layer_of
-from tf_largeout.serving.list_scores import (
-    IndexedClasses,
-    ListedProducts,
-    ListIndex,
-    ServedIndex,
-)
+from tf_largeout.serving.list_scores import ListIndex, ServedIndex, indexed_classes
 from tf_largeout.serving.model_inputs import input_specs
-from tf_largeout.serving.quantized_products import quantized_matrix, quantized_products
 from tf_largeout.steps.output_tag import require_model
 from tf_largeout.version import __version__
 
@@ -153,7 +139,12 @@ def export(
         names = None
         if class_names is not None:
             names = class_names_file.write(class_names, layer.num_classes, folder)
-        classes = _class_scores(layer, index, ops, quantize)
+        scorer = layer.class_matrix.ranked_by(layer.ranking)
+        classes = (
+            exact_classes(scorer, ops, quantize)
+            if index is None
+            else indexed_classes(scorer, index, ops, quantize)
+        )
         endpoints = Endpoints(model, classes, layer.num_classes, largest, probabilities)
         signatures = _signatures(endpoints, specs, k)
         everything = _everything(model, layer, index, signatures)
@@ -190,100 +181,6 @@ def _require_writable(path: str) -> None:
             f"folder next to it failed: {error.message}. Pass a path in a folder in which you "
             "may write."
         ) from error
-
-
-def _class_scores(layer: ClassOutput, index: Any, ops: str, quantize: bool) -> ClassScores:
-    """Returns the object that finds the best classes, for this kind of `ops`."""
-    scorer = layer.class_matrix.ranked_by(layer.ranking)
-    if scorer.soft_cap is not None:
-        found = _class_scores_of(layer, scorer.uncapped, index, ops, quantize)
-        return CappedClasses(found, scorer.capped)
-    return _class_scores_of(layer, scorer, index, ops, quantize)
-
-
-def _class_scores_of(
-    layer: ClassOutput, scorer: ClassScorer, index: Any, ops: str, quantize: bool
-) -> ClassScores:
-    """Like `_class_scores`, for a scorer without a soft cap."""
-    scorer = _without_tower(scorer)
-    signed: ClassScorer = scorer.original if isinstance(scorer, AbsoluteScores) else scorer
-    if quantize and index is None:
-        return _quantized_scores(layer, signed, scorer is not signed, ops)
-    if index is None and signed.is_rounded:
-        # In blocks, by core TensorFlow ops. Products would be a float32 copy.
-        return AllClasses(scorer)
-    is_absolute, products = scorer is not signed, signed.as_products()
-    if index is None:
-        # Scores that are not products are computed in blocks, by core TensorFlow ops.
-        if ops == "custom" or products is None:
-            return AllClasses(scorer)
-        return AllClasses(BlockedProducts(*products, absolute=is_absolute))
-    if is_absolute:
-        raise ValueError(
-            f"`index` must be None for layer '{layer.name}', which ranks classes by "
-            f"{layer.ranking!r}, as its loss does: an index ranks by the logit. Received: "
-            f"index={index!r}. Omit `index`."
-        )
-    if products is None:
-        raise ValueError(
-            f"`index` must be None for layer '{layer.name}', whose scores are not inner "
-            f"products. Received: index={index!r}. Omit `index`."
-        )
-    if ops == "core" and hasattr(index, "best_of") and not hasattr(index, "lists"):
-        raise ValueError(
-            "`index` must be a retrieval.InvertedFileIndex for ops='core'. Received: a "
-            f"{type(index).__name__}, whose search needs the ops of tf_largeout. Pass "
-            "ops='custom' if the server has them, or build an InvertedFileIndex."
-        )
-    if not hasattr(index, "best_of" if ops == "custom" else "lists"):
-        raise ValueError(
-            "`index` must be a retrieval.InvertedFileIndex: other indexes have no lists to "
-            f"export. Received: a {type(index).__name__}. Omit `index` for an export that "
-            "scores all classes, exactly, as a BruteForceIndex does."
-        )
-    index.require_rows(scorer)
-    return _indexed_scores(scorer, products, index, ops, quantize)
-
-
-def _without_tower(scorer: ClassScorer) -> ClassScorer:
-    """Returns a scorer that reads computed rows in place of the `ItemTower`, if it has one."""
-    if isinstance(scorer, AbsoluteScores):
-        return _without_tower(scorer.original).absolute()
-    return scorer.current() if isinstance(scorer, TowerMatrix) else scorer
-
-
-def _indexed_scores(
-    scorer: ClassScorer,
-    products: tuple[tf.Variable, tf.Variable | None],
-    index: Any,
-    ops: str,
-    quantize: bool,
-) -> ClassScores:
-    """Returns an object that scores the classes that an index finds."""
-    if ops == "custom":
-        return IndexedClasses(quantized_matrix(scorer) if quantize else scorer, index)
-    quantized = quantized_products(scorer) if quantize else None
-    if quantized is not None:
-        lists = index.lists()
-        return ListedProducts(quantized.integers, quantized.bias, lists, quantized.scales)
-    return ListedProducts(*products, index.lists())
-
-
-def _quantized_scores(
-    layer: ClassOutput, scorer: ClassScorer, absolute: bool, ops: str
-) -> ClassScores:
-    """Returns an object that scores all classes by 8-bit rows."""
-    found = quantized_matrix(scorer) if ops == "custom" else quantized_products(scorer)
-    if found is None:
-        raise ValueError(
-            f"`embeddings_dtype` must be None for layer '{layer.name}', whose scores are not "
-            "inner products. Received: embeddings_dtype='int8'."
-        )
-    if isinstance(found, QuantizedMatrix):
-        return AllClasses(found.absolute() if absolute else found)
-    return AllClasses(
-        BlockedProducts(found.integers, found.bias, absolute=absolute, scales=found.scales)
-    )
 
 
 def _signatures(

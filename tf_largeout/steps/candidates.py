@@ -5,10 +5,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tf_largeout.classes.capped_scores import CappedScores
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import absolute_or_lowest as absolute_or_lowest
-from tf_largeout.classes.sharded_matrix import ShardedMatrix
+from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.logit_form import absolute_or_lowest as absolute_or_lowest
 from tf_largeout.ops import candidate_ops, product_ops
 from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, SampledValues
 from tf_largeout.steps.labels import first_occurrences
@@ -179,7 +177,7 @@ class Candidates(NamedTuple):
 
 
 def score_candidates(
-    class_matrix: ClassMatrix | ShardedMatrix | CappedScores,
+    class_matrix: RowScorer,
     features: tf.Tensor,
     labels: tf.Tensor,
     sample: SampledValues | HeadAndTail,
@@ -216,8 +214,8 @@ def score_candidates(
         tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0),
     )
     products = _products(features, rows, compute_dtype)
-    if class_matrix.soft_cap is not None:
-        products, biases = class_matrix.capped(products + biases), tf.zeros_like(biases)
+    if class_matrix.form.cap is not None:
+        products, biases = class_matrix.form.capped(products + biases), tf.zeros_like(biases)
     true_logits, *of_own = _split(own_logits, [labels, *own])
     of_shared = iter(zip(_split(products, shared), _split(biases, shared), strict=True))
     scored = [

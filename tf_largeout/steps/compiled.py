@@ -98,7 +98,7 @@ def _check_optimizer(layer: Any, model: keras.Model, losses: list[Any]) -> None:
         return
     name = type(optimizer).__name__
     lazy = _ROW_SPARSE.get(name, "LazyAdam")
-    if layer.class_matrix.uncapped.is_rounded:
+    if layer.class_matrix.is_rounded:
         raise ValueError(
             f"Layer '{layer.name}' has class rows in bfloat16, which need an optimizer that "
             f"rounds at random. Received: keras.optimizers.{name}, which would lose small "

@@ -1,5 +1,7 @@
 """How hard the negatives of an example are."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from tf_largeout.classes import blockwise
@@ -7,7 +9,7 @@ from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.steps.candidates import Candidates, absolute_or_lowest, score_candidates
 from tf_largeout.steps.labels import Labels
-from tf_largeout.steps.output_tag import SampledTag
+from tf_largeout.steps.output_tag import Head, SampledTag
 
 
 def hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
@@ -24,7 +26,8 @@ def hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
     Returns:
         float32 scalar, NaN if no example has labels.
     """
-    head, sampler = tag.head, tag.head.sampler
+    head: Head = tag.head
+    sampler: Any = head.sampler
     previous = tag.previous_labels(labels) if sampler.uses_previous else None
     rows = tf.where(labels.have_any())[:, 0]
     size = tf.shape(rows)[0]

@@ -105,7 +105,6 @@ class Head:
         ranking: Its `Ranking`.
         queries: Function of features `[..., dim]`; it returns the vectors whose inner products
             with the class rows are the logits.
-        scale_value: Function that returns the number that multiplies the products.
         sampler: Its sampler; None if it has none.
         seed_state: int64 `[2]`: the seed, and the number of draws; None without a sampler.
     """
@@ -114,7 +113,6 @@ class Head:
     class_matrix: ClassScorer
     ranking: Ranking
     queries: Callable[[tf.Tensor], tf.Tensor] = tf.identity
-    scale_value: Callable[[], float | tf.Tensor] = lambda: 1.0
     sampler: StepSampler | None = None
     seed_state: keras.Variable | None = None
 
@@ -125,8 +123,9 @@ class Head:
 
     def next_seed(self) -> tf.Tensor:
         """Returns two int64 numbers that differ at each call and on each replica."""
-        seed = tf.identity(self.seed_state.value)
-        self.seed_state.assign(seed + [0, 1])
+        state: Any = self.seed_state
+        seed = tf.identity(state.value)
+        state.assign(seed + [0, 1])
         return seed + [replica_id() << 32, 0]
 
 
@@ -300,7 +299,6 @@ class SampledTag(OutputTag):
 
     def make_step(self, labels: Labels, rows: SelectedRows | None, sampled: bool) -> Step:
         fields, sampler = self._fields(labels, rows), self.head.sampler
-        fields["scale_value"] = self.head.scale_value
         if sampler is None:
             return SampledStep(**fields)
         if sampled:
@@ -316,7 +314,7 @@ class SampledTag(OutputTag):
         A sampler that searches by features does so only for these examples. Other samplers draw
         for all examples, because some draws depend on the position of the example in the batch.
         """
-        sampler = self.head.sampler
+        sampler: Any = self.head.sampler
         for_all = sampler.uses_previous or not sampler.searches
         if rows is not None and for_all:
             features, selected = self.queries, labels
@@ -349,7 +347,7 @@ class SampledTag(OutputTag):
 def _of_examples(sample: Sample, rows: SelectedRows) -> Sample:
     """Returns the part of a sample that belongs to the selected examples."""
     if isinstance(sample, HeadAndTail):
-        return HeadAndTail(*(_of_examples(part, rows) for part in sample))
+        return HeadAndTail(*(_of_examples(part, rows) for part in sample))  # type: ignore[arg-type]
     ids, true_count, count = sample
     if ids.shape.rank == 2:
         ids, count = tf.gather(ids, rows.places), tf.gather(count, rows.places)

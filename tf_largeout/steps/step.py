@@ -6,15 +6,15 @@ back to the layer.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, ClassVar, Protocol
 
 import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.best_scores import NOTHING, are_among, search_without
-from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.keras_internals import NO_TRACE
 from tf_largeout.sampled_values import DRAWS, Sample
 from tf_largeout.steps.candidates import Candidates, score_candidates
@@ -214,16 +214,15 @@ class SampledStep(Step):
         sample: What the sampler drew; None without a sampler, and outside training.
         sampler_name: Name of the sampler, for messages; None if the layer has no sampler.
         counts_are: The kind of the expected counts, see `Sampler.counts_are`.
-        scale_value: Function that returns the number that multiplies the products.
     """
 
     given_by: ClassVar[str] = "`LargeOutput`"
     losses_to_take: ClassVar[str] = "`SampledSoftmaxLoss`, with a sampler, or `SoftmaxLoss`"
 
+    classes: RowScorer
     sample: Sample | None = None
     sampler_name: str | None = None
     counts_are: str = DRAWS
-    scale_value: Callable[[], float | tf.Tensor] = lambda: 1.0
 
     def candidates(
         self,

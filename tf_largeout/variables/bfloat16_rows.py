@@ -83,9 +83,17 @@ def set_rows(weight: keras.Variable, first: int, rows: tf.Tensor) -> None:
     weight.value.scatter_update(tf.IndexedSlices(rows, ids))
 
 
-def row_blocks(shape: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields ranges `[first, end)` of the rows of a table, few enough for a copy in memory."""
-    rows = max(1, _BLOCK // max(1, math.prod(shape[1:])))
+def row_blocks(
+    shape: Sequence[int], numbers: int = _BLOCK, multiple: int = 1
+) -> Iterator[tuple[int, int]]:
+    """Yields ranges `[first, end)` of the rows of a table, few enough for a copy in memory.
+
+    Args:
+        shape: Shape of the table.
+        numbers: How many numbers a range has, at most.
+        multiple: All ranges but the last have a multiple of so many rows, at least one.
+    """
+    rows = max(1, numbers // max(1, math.prod(shape[1:])) // multiple) * multiple
     for first in range(0, shape[0], rows):
         yield first, min(first + rows, shape[0])
 

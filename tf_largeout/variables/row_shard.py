@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import keras
 import tensorflow as tf
@@ -51,6 +51,8 @@ class RowShard:
 
     def to_local(self, ids: tf.Tensor) -> tf.Tensor:
         """Converts rows of the table to rows of this shard; those of other shards become -1."""
+        if self.num_shards == 1:
+            return ids
         is_own = self.contains(ids)
         return tf.where(is_own, ids if self.number == 0 else ids - self.first, -1)
 
@@ -59,7 +61,25 @@ class RowShard:
         return ids if self.first == 0 else tf.where(ids < 0, ids, ids + self.first)
 
 
+class Placed(Protocol):
+    """A part of something that is in shards."""
+
+    def place(self) -> AbstractContextManager[None]:
+        """Returns the scope of the device that holds the rows of the shard."""
+
+
+_Placed = TypeVar("_Placed", bound=Placed)
 _Shard = TypeVar("_Shard", bound=RowShard)
+_Found = TypeVar("_Found")
+
+
+def on_each(parts: Sequence[_Placed], function: Callable[[_Placed], _Found]) -> list[_Found]:
+    """Returns the results of `function(part)`, each on the device of the part's rows."""
+    found = []
+    for part in parts:
+        with part.place():
+            found.append(function(part))
+    return found
 
 
 def map_by_shard(
@@ -79,13 +99,10 @@ def map_by_shard(
         `[n, ...]`.
     """
     if len(shards) == 1:
-        with shards[0].place():
-            return function(shards[0], ids)
+        return on_each(shards, lambda shard: function(shard, ids))[0]
     places, parts = split(shards, ids)
-    found = []
-    for shard, part in zip(shards, parts, strict=True):
-        with shard.place():
-            found.append(function(shard, part))
+    part_of = {shard.number: part for shard, part in zip(shards, parts, strict=True)}
+    found = on_each(shards, lambda shard: function(shard, part_of[shard.number]))
     return tf.dynamic_stitch(places, found)
 
 

@@ -13,7 +13,7 @@ from tf_largeout.variables.sharded_table import ShardedTable
 
 NamedWeights: TypeAlias = Mapping[str, keras.Variable | ShardedTable]
 
-_SHARD = re.compile(r"_\d+_of_\d+$")  # the ending that `ClassShard.name_of` adds
+_SHARD = re.compile(r"_\d+_of_\d+$")  # the ending that `RowShard.name_of` adds
 
 
 def save(weights: NamedWeights, store: MutableMapping[str, Any]) -> None:

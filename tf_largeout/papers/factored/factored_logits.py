@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 import tensorflow as tf
 
-from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.classes.class_scorer import ClassStatistics
 from tf_largeout.papers.factored.factored_update import FactoredUpdate, LearningBatch, Spheres
 from tf_largeout.steps.labels import Labels, as_labels, checked_targets, padded_rows
 from tf_largeout.steps.output_tag import Head, OutputTag, Ranking, Selection

@@ -1,14 +1,14 @@
 """`FactoredMatrix`: classes whose rows are products of factors, which are never computed."""
 
-import copy
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
 
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer, new_products
-from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.row_sources import Products, RowSource, Table, new_rows
 from tf_largeout.papers.factored.factored_output_ops import (
     FactoredState,
     current_blocks,
@@ -32,37 +32,34 @@ class FactoredMatrix(ClassScorer):
     def __init__(self, weights: FactoredState, has_bias: bool, owner: str) -> None:
         num_classes, width = weights.vectors.shape
         super().__init__(num_classes, width - int(has_bias), has_bias, owner)
-        self._weights, self._raise = weights, 0.0
-        self._vectors = _CurrentRows(weights, owner)
-
-    def raised_by_one(self) -> "FactoredMatrix":
-        """Returns the same classes with logits that are higher by 1.
-
-        `raised_by_one().absolute()` ranks by `|1 + logit|`, as the Taylor softmax does.
-        """
-        raised = copy.copy(self)
-        raised._raise = 1.0
-        return raised
+        self._weights = weights
+        table = _CurrentRows(
+            first=0,
+            num_rows=num_classes,
+            dim=width,
+            has_bias=False,
+            owner=owner,
+            embeddings=weights.vectors,
+            bias=None,
+            weights=weights,
+        )
+        self._table, self._vectors = table, RowScorer(RowSource([table]))
 
     @property
     def state(self) -> FactoredState:
         """The Keras variables of V, U, omega and the statistics of W."""
         return self._weights
 
-    def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """Like `ClassScorer.as_products`: new variables, computed by this call."""
-        biases = self.biases()
-        if self._raise:
-            zeros = tf.zeros([self.num_classes]) if biases is None else biases
-            biases = tf.cast(zeros, tf.float32) + self._raise
-        return new_products(self.values(), biases)
+    def product_rows(self) -> RowSource:
+        """Like `ClassScorer.product_rows`: new variables, computed by this call."""
+        return new_rows(self.values(), self.biases(), self._owner)
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        vectors = tf.gather(self._vectors.current(), ids)
+        vectors = tf.gather(self._table.current(), ids)
         return self._mixed(vectors)[..., : self.dim]
 
     def values(self) -> tf.Tensor:
-        return self._mixed(self._vectors.current())[:, : self.dim]
+        return self._mixed(self._table.current())[:, : self.dim]
 
     def biases(self) -> tf.Tensor | None:
         """Returns the biases of all classes, `[num_classes]`, or None. Changes no variable."""
@@ -73,10 +70,11 @@ class FactoredMatrix(ClassScorer):
         return tf.concat(blocks, axis=0)
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
-        return self.logits_by(features, factored_output_vectors(self._weights))
+        vectors = factored_output_vectors(self._weights)
+        return self.form.scores(self.logits_by(features, vectors))
 
     def logits_by(self, features: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-        """Computes `logits` with TensorFlow operations only.
+        """Computes logits with TensorFlow operations only.
 
         Args:
             features: Float `[..., dim]`.
@@ -88,12 +86,13 @@ class FactoredMatrix(ClassScorer):
 
     def take_folds(self) -> None:
         """Brings all rows of V up to date. Steps do this only for the rows that they read."""
-        self._vectors.current()
+        self._table.current()
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         hidden, shift = self.hidden(features)
         dots = self._vectors.dots(hidden, ids)
-        return tf.where(ids >= 0, dots + shift[:, tf.newaxis], dots)
+        logits = tf.where(ids >= 0, dots + shift[:, tf.newaxis], dots)
+        return self.form.scores(logits, padded=True)
 
     def statistics(
         self,
@@ -102,15 +101,23 @@ class FactoredMatrix(ClassScorer):
         compute_dtype: str = "float32",
         training: bool = False,
     ) -> ClassStatistics:
+        if self.form.rank_by != "logit":
+            return super().statistics(features, labels, compute_dtype)
         hidden, shift = self.hidden(features)
         found = self._vectors.statistics(hidden, labels, compute_dtype)
         true_logits = tf.where(labels >= 0, found.true_logits + shift[:, tf.newaxis], 0)
         return ClassStatistics(found.log_partition + shift, true_logits, found.ranks)
 
-    def ranked_scores(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    def ranked_scores(
+        self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
+    ) -> tf.Tensor:
+        if self.form.rank_by != "logit":
+            return super().ranked_scores(features, ids)
         return self._vectors.ranked_scores(self.hidden(features)[0], ids)
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if self.form.rank_by != "logit":
+            return super().top_k(features, k)
         hidden, shift = self.hidden(features)
         scores, ids = self._vectors.top_k(hidden, k)
         return scores + shift[:, tf.newaxis], ids
@@ -121,7 +128,7 @@ class FactoredMatrix(ClassScorer):
         hidden, shift = self.hidden(features)
 
         def shifted(state: Any, logits: tf.Tensor, ids: tf.Tensor) -> Any:
-            return function(state, logits + shift[:, tf.newaxis], ids)
+            return function(state, self.form.scores(logits + shift[:, tf.newaxis]), ids)
 
         return self._vectors.fold_logits(hidden, shifted, state, **options)
 
@@ -136,7 +143,7 @@ class FactoredMatrix(ClassScorer):
         features = self._with_one(tf.cast(features, tf.float64))
         mixing, offset = self._weights.mixing.value, self._weights.offset.value
         hidden = tf.tensordot(features, mixing, axes=[[-1], [1]])
-        shift = tf.reduce_sum(features * offset, axis=-1) + self._raise
+        shift = tf.reduce_sum(features * offset, axis=-1)
         return tuple(tf.cast(one, self._weights.vectors.dtype) for one in (hidden, shift))
 
     def _with_one(self, features: tf.Tensor) -> tf.Tensor:
@@ -151,19 +158,18 @@ class FactoredMatrix(ClassScorer):
         return tf.tensordot(vectors, mixing, axes=1) + offset
 
 
-class _CurrentRows(ClassMatrix):
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class _CurrentRows(Table):
     """The rows of V, which it brings up to date before each read."""
 
-    def __init__(self, weights: FactoredState, owner: str) -> None:
-        super().__init__(weights.vectors, None, owner)
-        self._weights = weights
+    weights: FactoredState
 
-    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
+    def variables(self) -> Products:
         found = super().variables()
         self.current()
         return found
 
     def current(self) -> tf.Variable:
         """Returns V, in any dtype, up to date."""
-        factored_output_take_folds(self._weights)
-        return self._weights.vectors.value
+        factored_output_take_folds(self.weights)
+        return self.weights.vectors.value

@@ -9,8 +9,7 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
 from tf_largeout.variables.replicas import local_variable
 
 

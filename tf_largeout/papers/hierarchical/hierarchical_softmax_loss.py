@@ -6,7 +6,7 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from tf_largeout.classes.class_statistics import ClassStatistics
+from tf_largeout.classes.class_scorer import ClassStatistics
 from tf_largeout.losses.cross_entropy import CrossEntropy, softmax_cross_entropy
 from tf_largeout.losses.tagged_loss import TaggedLoss
 from tf_largeout.papers.hierarchical.clustered_matrix import LogProbabilityScorer

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.classes.normalized_matrix import unit_length
+from tf_largeout.classes.logit_form import unit_length
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
 from tf_largeout.papers.kernel_tree.sharded_kernel_tree import ShardedKernelTree
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
@@ -127,7 +127,7 @@ class KernelTreeSampler(HardNegativeSampler):
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
         matrix = layer.class_matrix
-        as_read = unit_length if matrix.has_unit_rows else None
+        as_read = unit_length if matrix.shards()[0].unit_rows else None
         make = functools.partial(
             KernelTree, self.alpha, self.projection_dim, self.leaf_size, as_read
         )
@@ -137,7 +137,7 @@ class KernelTreeSampler(HardNegativeSampler):
         tree = self._tree
         trees = tree.parts if isinstance(tree, ShardedKernelTree) else [tree]
         for shard, of_shard in zip(matrix.shards(), trees, strict=True):
-            shard.matrix.on_rows_changed(of_shard.rows_changed)
+            shard.on_rows_changed(of_shard.rows_changed)
 
     def keep_up(self, layer: ClassLayer) -> None:
         self._tree.keep_up(seed_of_run(layer), *rows_of(layer.class_matrix))

@@ -1,4 +1,4 @@
-"""`TowerMatrix`: classes whose rows a model computes from their features."""
+"""`TowerRows`: class rows that a model computes from features of the classes."""
 
 from typing import Any
 
@@ -6,22 +6,24 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.classes import class_sums
-from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer, new_products
-from tf_largeout.classes.class_shard import ClassShard
-from tf_largeout.classes.class_statistics import ClassStatistics
-from tf_largeout.classes.normalized_matrix import unit_length
+from tf_largeout.classes.logit_form import unit_length
+from tf_largeout.classes.row_sources import (
+    DenseRows,
+    OwnPass,
+    Products,
+    RowSource,
+    Table,
+    new_rows,
+    tables_of,
+)
 from tf_largeout.keras_internals import training_of_step
 from tf_largeout.ops import row_ops
-from tf_largeout.types import Elementwise
 
 _COMPUTED_AT_ONCE = 4096
 
 
-class TowerMatrix(ClassScorer):
-    """Classes with the logits `o_c = <f(x_c), h> + b_c`, where f is a model of features x_c.
+class TowerRows(RowSource):
+    """Class rows f(x_c), where f is a model of features x_c of the classes.
 
     A training step computes only the rows of the classes that it reads, with gradients. Passes
     over all classes without gradients read a copy of all rows. If a weight of the model has
@@ -33,7 +35,7 @@ class TowerMatrix(ClassScorer):
         bias: Keras variable `[num_classes]`, or None.
         shape: `(num_classes, dim)`.
         owner: Name of the layer, for messages.
-        normalize: Whether the rows are divided by their lengths.
+        unit_rows: Whether the rows are divided by their lengths.
     """
 
     def __init__(
@@ -42,125 +44,72 @@ class TowerMatrix(ClassScorer):
         bias: keras.Variable | None,
         shape: tuple[int, int],
         owner: str,
-        normalize: bool,
+        unit_rows: bool,
     ) -> None:
-        super().__init__(*shape, bias is not None, owner)
-        self._tower, self._bias, self._normalize = tower, bias, normalize
         # Not weights of the layer: a file does not contain them.
         rows = keras.Variable(
             tf.zeros(shape), trainable=False, name="computed_rows", autocast=False
         )
-        self._copy = ClassMatrix(rows, bias, owner)
+        self._copy = tables_of([rows], None if bias is None else [bias], owner)[0]
+        super().__init__([self._copy])
+        self._tower, self._bias, self._unit_rows = tower, bias, unit_rows
         self._copied_from = tf.Variable(-1, trainable=False, dtype=tf.int64)
 
-    def shards(self) -> list[ClassShard]:
+    def shards(self) -> list[Table]:
         raise ValueError(
-            f"The class rows of layer '{self._owner}' are computed from features, so its "
+            f"The class rows of layer '{self.owner}' are computed from features, so its "
             "sampler cannot search them. Received: a sampler with a search structure. Use one "
             "without, such as 'uniform' or a UnigramSampler."
         )
 
-    def variables(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """Returns the variables of the copy of all rows and of the bias.
+    def tables(self) -> list[Table]:
+        return [self.current()]
 
-        Raises:
-            ValueError: If the bias is not float32.
-        """
-        return self._copy.variables()
+    def dense(self, training: bool = True) -> list[DenseRows]:
+        if not training:
+            return [self.current().dense()]
+        return [DenseRows(self._copy, self._all_rows(), self._biases())]
 
-    def as_products(self) -> tuple[tf.Variable, tf.Variable | None]:
-        """Like `ClassScorer.as_products`: new variables with the computed rows."""
-        return new_products(self.values(), None if self._bias is None else self._bias.value)
+    def own_passes(self, training: bool = False) -> list[OwnPass] | None:
+        return None if training else super().own_passes()
+
+    def as_products(self) -> Products:
+        """See `ClassScorer.as_products`: new variables with the computed rows."""
+        bias = None if self._bias is None else self._bias.value
+        return new_rows(self.values(), bias, self.owner).as_products()
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         distinct, places = tf.unique(tf.reshape(ids, [-1]))
         rows = _gather_distinct(self._compute(distinct, _trains()), places)
         return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
 
-    def values(self) -> tf.Tensor:
-        return self.current().values()
-
-    def logits(self, features: tf.Tensor) -> tf.Tensor:
-        """Like `ClassScorer.logits`; with gradients, unless `evaluate` or `predict` runs."""
+    def logits(self, queries: tf.Tensor) -> tf.Tensor:
+        """See `ClassScorer.logits`; with gradients, unless `evaluate` or `predict` runs."""
         if training_of_step() is False:
-            return self.current().logits(features)
-        rows = tf.cast(self._all_rows(), features.dtype)
-        logits = tf.tensordot(features, rows, axes=[[-1], [1]])
-        return logits if self._bias is None else logits + tf.cast(self._bias, features.dtype)
-
-    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        return self.dots_and_rows(features, ids, tf.zeros([0], tf.int64))[0]
+            return self.current().logits(queries)
+        rows = tf.cast(self._all_rows(), queries.dtype)
+        logits = tf.tensordot(queries, rows, axes=[[-1], [1]])
+        return logits if self._bias is None else logits + tf.cast(self._bias, queries.dtype)
 
     def dots_and_rows(
-        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+        self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Like `ClassMatrix.dots_and_rows`; computes the row of each distinct class once."""
+        """See `RowSource.dots_and_rows`. It computes the row of each distinct class once."""
         own = tf.maximum(ids, 0)
         both = tf.concat([tf.reshape(own, [-1]), shared_ids], axis=0)
         sizes = [tf.size(own), tf.size(shared_ids)]
         own_rows, shared_rows = tf.split(self.rows(both), sizes)
         own_rows = tf.reshape(own_rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
-        features = tf.cast(features, tf.float32)
+        queries = tf.cast(queries, tf.float32)
         if ids.shape[-1] == 1:  # products of vectors are faster here than those of matrices
-            logits = _dots(own_rows, tf.expand_dims(features, -2))
+            logits = _dots(own_rows, tf.expand_dims(queries, -2))
         else:
-            logits = tf.linalg.matvec(own_rows, features)
+            logits = tf.linalg.matvec(own_rows, queries)
         biases = tf.zeros(tf.shape(shared_ids))
         if self._bias is not None:
             of_own, biases = tf.split(tf.gather(self._biases(), both), sizes)
             logits += tf.reshape(of_own, tf.shape(ids))
         return tf.where(ids >= 0, logits, logits.dtype.min), shared_rows, biases
-
-    def statistics(
-        self,
-        features: tf.Tensor,
-        labels: tf.Tensor,
-        compute_dtype: str = "float32",
-        training: bool = False,
-    ) -> ClassStatistics:
-        """Like `ClassScorer.statistics`. In training, another pass computes ranks if needed."""
-        if not training:
-            return self.current().statistics(features, labels, compute_dtype)
-        self._require_float32(compute_dtype)
-        features = tf.cast(features, tf.float32)
-        found = self.exact_scores(features, labels)
-        fixed = tf.stop_gradient(features)
-        return ClassStatistics(*found, lambda: self.statistics(fixed, labels).ranks)
-
-    def ranked_scores(
-        self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
-    ) -> tf.Tensor:
-        """See `ClassScorer.ranked_scores`."""
-        return self.current().ranked_scores(features, ids, compute_dtype)
-
-    def exact_scores(
-        self,
-        features: tf.Tensor,
-        labels: tf.Tensor,
-        function: Elementwise = tf.identity,
-        others_only: bool = False,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        rows, bias = self._all_rows(), self._biases()
-        return class_sums.exact_scores(
-            features, labels, rows, bias, function, others_only=others_only
-        )
-
-    def sum_over_classes(
-        self, features: tf.Tensor, function: Elementwise, training: bool = False
-    ) -> tf.Tensor:
-        if not training:
-            return self.current().sum_over_classes(features, function)
-        return class_sums.sums_of_classes(
-            tf.cast(features, tf.float32), self._all_rows(), self._biases(), term=function
-        )[1]
-
-    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return self.current().top_k(features, k)
-
-    def fold_logits(
-        self, features: tf.Tensor, function: BlockFunction, state: Any, **options: Any
-    ) -> Any:
-        return self.current().fold_logits(features, function, state, **options)
 
     def _compute(self, ids: tf.Tensor, training: bool) -> tf.Tensor:
         rows = self._tower(ids, training=training)
@@ -170,28 +119,28 @@ class TowerMatrix(ClassScorer):
             tf.reduce_all(tf.math.is_finite(rows)),
             [
                 # Without quotes, before which TensorFlow would print a backslash.
-                f"The ItemTower of the layer {self._owner} must compute class rows that are "
+                f"The ItemTower of the layer {self.owner} must compute class rows that are "
                 "finite. Received NaN or infinity. If this is the first step, look for an "
                 "encoder that divides by zero or takes the logarithm of a feature. If not, the "
                 "training has diverged: restore a checkpoint, and lower the learning rate."
             ],
         )
         rows = checks.passed([check], rows)
-        return unit_length(rows) if self._normalize else rows
+        return unit_length(rows) if self._unit_rows else rows
 
     def _biases(self) -> tf.Tensor | None:
-        bias = self.variables()[1]
+        bias = self._copy.variables()[1]
         return None if bias is None else tf.convert_to_tensor(bias)
 
     def _all_rows(self) -> tf.Tensor:
         return self._compute(tf.range(self.num_classes, dtype=tf.int64), _trains())
 
-    def current(self) -> ClassMatrix:
+    def current(self) -> Table:
         """Returns the copy of all rows, up to date and without gradients."""
         now = tf.add_n(
             [_fingerprint(weight, i) for i, weight in enumerate(self._tower.weights)]
         )
-        rows, count = self.variables()[0], self.num_classes
+        rows, count = self._copy.variables()[0], self.num_classes
 
         def write(first: tf.Tensor) -> tuple[tf.Tensor]:
             end = tf.minimum(first + _COMPUTED_AT_ONCE, count)

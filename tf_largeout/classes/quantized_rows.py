@@ -1,18 +1,18 @@
-"""`QuantizedMatrix`: classes whose rows are 8-bit integers times a scale per row."""
+"""Class rows that are 8-bit integers times a scale per row."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.classes import blockwise
-from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.row_sources import RowSource, RowTable
 from tf_largeout.ops import class_scan_ops
 from tf_largeout.ops.class_scan_ops import PackedClasses
+from tf_largeout.variables.bfloat16_rows import row_blocks
 
 # As in custom_ops/core/class_scan/packed_rows_simd.h.
 GROUP_ROWS, CODES_TOGETHER, CODE_OF_ZERO = 16, 4, 128
@@ -22,39 +22,40 @@ _WIDTH_MULTIPLE = 16
 _NUMBERS_AT_A_TIME = 2**21
 _ALIGNMENT = 64  # bytes; TensorFlow reads arrays in place that start at a multiple of it
 
+_LARGEST_FACTOR = 1e30  # rows of smaller numbers become 0
+
+# Function of `first, end`; returns the rows of these classes, and their biases or None.
 RowsAndBias = Callable[[int, int], tuple[tf.Tensor, tf.Tensor | None]]
 
 
-class QuantizedMatrix(ClassScorer):
-    """Classes with the logits `o_c = s_c <q_c, h> + b_c`, where `q_c` are 8-bit integers.
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class PackedTable(RowTable):
+    """Rows `s_c q_c`, where `q_c` are 8-bit integers, for the ops of this library.
 
     The scale `s_c` is the largest magnitude in a row over 127. `q_c` is the row over its scale,
     rounded to integers. A class takes a byte per number and 20 bytes more, and has no float32
     row: `top_k` computes bounds of all logits from the integers, and multiplies in float32 only
-    the rows of classes that can be among the best.
+    the rows of classes that can be among the best. The rows have no gradients.
 
-    Args:
+    Attributes:
         packed: The rows and biases, as tensors or variables, see `pack_rows`.
-        shape: `(num_classes, dim)`.
-        has_bias: Whether the classes have biases.
-        owner: Name of the layer, for messages.
     """
 
-    def __init__(
-        self, packed: PackedClasses, shape: tuple[int, int], has_bias: bool, owner: str
-    ) -> None:
-        super().__init__(*shape, has_bias, owner)
-        self.packed = packed
+    packed: PackedClasses
 
     @classmethod
-    def in_variables(
-        cls, rows_and_bias: RowsAndBias, shape: tuple[int, int]
-    ) -> "QuantizedMatrix":
-        """Quantizes rows as `pack_rows` does, and stores them in variables on the CPU."""
-        with tf.device("CPU:0"):
-            arrays = pack_rows(rows_and_bias, shape)
-            packed = PackedClasses(*(tf.Variable(one, trainable=False) for one in arrays))
-        return cls(packed, shape, rows_and_bias(0, 1)[1] is not None, "export")
+    def of(
+        cls, packed: PackedClasses, shape: tuple[int, int], has_bias: bool, owner: str
+    ) -> "PackedTable":
+        """Returns a table of all classes, of shape `(num_classes, dim)`."""
+        return cls(
+            first=0,
+            num_rows=shape[0],
+            dim=shape[1],
+            has_bias=has_bias,
+            owner=owner,
+            packed=packed,
+        )
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         words_of_row = padded_width(self.dim) // CODES_TOGETHER
@@ -68,34 +69,21 @@ class QuantizedMatrix(ClassScorer):
         return integers * self._scales(ids)[..., tf.newaxis]
 
     def values(self) -> tf.Tensor:
-        return self.rows(tf.range(self.num_classes))
+        return self.rows(tf.range(self.num_rows))
 
-    def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+    def reader(self) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor | None]]:
+        return lambda ids: (self.rows(ids), self.biases(ids))
+
+    def dots_and_rows(
+        self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         own = tf.maximum(ids, 0)
-        logits = tf.linalg.matvec(self.rows(own), tf.cast(features, tf.float32))
-        return tf.where(ids >= 0, logits + self.biases(own), logits.dtype.min)
+        logits = tf.linalg.matvec(self.rows(own), tf.cast(queries, tf.float32))
+        logits = tf.where(ids >= 0, logits + self.biases(own), logits.dtype.min)
+        return logits, self.rows(shared_ids), self.biases(shared_ids)
 
-    def fold_logits(
-        self,
-        features: tf.Tensor,
-        function: BlockFunction,
-        state: Any,
-        *,
-        width: int | tf.Tensor = 1,
-        classes: tf.Tensor | None = None,
-    ) -> Any:
-        features = tf.cast(features, tf.float32)
-        block = blockwise.block_size(tf.shape(features)[0], self.dim, width)
-
-        def logits_of(ids: tf.Tensor) -> tf.Tensor:
-            return tf.matmul(features, self.rows(ids), transpose_b=True) + self.biases(ids)
-
-        return blockwise.fold_blocks(
-            logits_of, block, self.num_classes, classes, function, state
-        )
-
-    def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return class_scan_ops.packed_top_k(features, self.packed, self.num_classes, k)
+    def top_k(self, queries: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return class_scan_ops.packed_top_k(queries, self.packed, self.num_rows, k)
 
     def biases(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the biases of classes: 0 without biases, -inf for removed classes."""
@@ -109,12 +97,57 @@ class QuantizedMatrix(ClassScorer):
         return 0.501 * self._scales(ids)  # a half, and rounding errors of float32
 
 
-def blocks_of(shape: tuple[int, int]) -> Iterator[tuple[int, int]]:
-    """Yields the first row and the end of blocks of rows, which start at whole groups."""
-    num_classes, dim = shape
-    size = max(_NUMBERS_AT_A_TIME // dim // GROUP_ROWS, 1) * GROUP_ROWS
-    for first in range(0, num_classes, size):
-        yield first, min(first + size, num_classes)
+class QuantizedProducts(NamedTuple):
+    """Class rows as 8-bit integers times a scale per row, for core TensorFlow ops.
+
+    Attributes:
+        integers: int8 variable `[num_classes, dim]`, from -127 to 127.
+        bias: float32 variable `[num_classes]`, or None.
+        scales: float32 variable `[num_classes]`, the largest magnitude of a row over 127.
+    """
+
+    integers: tf.Variable
+    bias: tf.Variable | None
+    scales: tf.Variable
+
+
+def quantized_products(source: RowSource) -> QuantizedProducts:
+    """Quantizes rows, in blocks, for core TensorFlow ops."""
+    shape, read = (source.num_classes, source.dim), source.read
+    integers, (scales, bias) = np.empty(shape, np.int8), np.empty([2, shape[0]], np.float32)
+    for first, end in _blocks_of(shape):
+        rows, biases = read(first, end)
+        integers[first:end], scales[first:end] = (one.numpy() for one in _quantized(rows))
+        if biases is not None:
+            bias[first:end] = biases
+    return QuantizedProducts(
+        tf.Variable(integers, trainable=False, name="embeddings"),
+        tf.Variable(bias, trainable=False, name="bias") if source.has_bias else None,
+        tf.Variable(scales, trainable=False, name="scales"),
+    )
+
+
+def packed_source(source: RowSource) -> RowSource:
+    """Quantizes rows, in blocks, to a `PackedTable` in variables on the CPU."""
+    shape = source.num_classes, source.dim
+    with tf.device("CPU:0"):
+        arrays = pack_rows(source.read, shape)
+        packed = PackedClasses(*(tf.Variable(one, trainable=False) for one in arrays))
+    return RowSource([PackedTable.of(packed, shape, source.has_bias, source.owner)])
+
+
+def _quantized(rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns int8 `[n, dim]` and scales `[n]` of rows, as the packed rows have them."""
+    largest = tf.reduce_max(tf.abs(rows), axis=1)
+    factors = 127.0 / largest
+    factors = tf.where(factors < _LARGEST_FACTOR, factors, 0.0)
+    scales = tf.where(factors > 0.0, largest / 127.0, 0.0)
+    return tf.cast(tf.round(rows * factors[:, tf.newaxis]), tf.int8), scales
+
+
+def _blocks_of(shape: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Yields ranges of rows, which start at whole groups."""
+    return row_blocks(shape, _NUMBERS_AT_A_TIME, GROUP_ROWS)
 
 
 def padded_width(dim: int) -> int:
@@ -136,8 +169,7 @@ def pack_rows(
     """Quantizes rows in blocks, so that there is no float32 copy of all of them.
 
     Args:
-        rows_and_bias: Function of `first, end`; returns the rows of these classes, float32 `[n,
-            dim]`, and their biases, float32 `[n]`, or None.
+        rows_and_bias: As above; float32 `[n, dim]` and `[n]`.
         shape: `(num_classes, dim)`.
 
     Returns:
@@ -149,7 +181,7 @@ def pack_rows(
     codes = empty_aligned((padded * width,), np.uint8)
     scales = empty_aligned((padded * 5,), np.float32)
     bounds = scales[padded * 2 :]
-    for first, end in blocks_of(shape):
+    for first, end in _blocks_of(shape):
         rows, bias = rows_and_bias(first, end)
         with tf.device("CPU:0"):
             packed = class_scan_ops.pack_classes(

@@ -1,0 +1,583 @@
+"""Where class rows come from: `RowSource`, and the rows that are in variables."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tf_largeout import checks
+from tf_largeout.classes import blockwise, class_sums
+from tf_largeout.classes.blockwise import BlockFunction
+from tf_largeout.classes.logit_form import inverse_length, unit_length
+from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
+from tf_largeout.ops.class_scan_ops import PackedClasses
+from tf_largeout.ops.devices import handle_of
+from tf_largeout.types import Elementwise, VariableOrHandle
+from tf_largeout.variables import bfloat16_rows, replicas, row_observers
+from tf_largeout.variables.row_shard import RowShard, map_by_shard, on_each, split
+
+Products = tuple[tf.Variable, tf.Variable | None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _OfShard:
+    shard: RowShard
+
+    def place(self) -> AbstractContextManager[None]:
+        return self.shard.place()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OwnPass(_OfShard):
+    """Passes of our ops over the rows of one table, as they are read. See `class_scan_ops`."""
+
+    embeddings: tf.Variable
+    bias: tf.Variable | None
+    unit_rows: bool
+    packed: PackedClasses | None = None
+
+    def statistics(
+        self,
+        queries: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str,
+        true_logits: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns log partitions, logits of the labels, and their ranks in this table.
+
+        With `true_logits`, the labels are classes of all tables.
+        """
+        first = 0 if true_logits is None else self.shard.first
+        variables, options = (self.embeddings, self.bias), (compute_dtype, self.unit_rows)
+        return class_scan_ops.class_statistics(
+            queries, *variables, labels, true_logits, first, *options
+        )
+
+    def label_logits(self, queries: tf.Tensor, ids: tf.Tensor, compute_dtype: str) -> tf.Tensor:
+        """Returns the `true_logits` of `statistics`, without a pass over the classes."""
+        return class_scan_ops.label_logits(
+            queries, self.embeddings, self.bias, ids, compute_dtype, self.unit_rows
+        )
+
+    def top_k(self, queries: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the `k` best classes."""
+        return class_scan_ops.class_top_k(
+            queries, self.embeddings, self.bias, k, self.packed, self.unit_rows
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class DenseRows(_OfShard):
+    """All rows of a table as one tensor, for sums over all classes with gradients.
+
+    Attributes:
+        rows: float32 `[n, dim]`.
+        bias: float32 `[n]`, or None.
+        as_read: Returns rows in the form in which they are scored.
+    """
+
+    rows: tf.Tensor
+    bias: tf.Tensor | None
+    as_read: Elementwise = tf.identity
+
+    def exact_scores(
+        self, queries: tf.Tensor, labels: tf.Tensor, function: Elementwise, others_only: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `ClassScorer.exact_scores`; the labels are classes of all tables."""
+        own, rows = self.shard.to_local(labels), (self.rows, self.bias)
+        return class_sums.exact_scores(queries, own, *rows, function, self.as_read, others_only)
+
+    def sums(self, queries: tf.Tensor, function: Elementwise) -> tf.Tensor:
+        """Returns the sum of `function(logit)` over the rows, float32 `[B]`."""
+
+        def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
+            return class_sums.dot_products(features, self.as_read(rows), biases)
+
+        return class_sums.sums_of_classes(queries, self.rows, self.bias, score, function)[1]
+
+    def mean_logits(self, queries: tf.Tensor) -> tf.Tensor:
+        """Returns the mean of the logits, float32 `[B]`, from the means of rows and biases."""
+        means = tf.linalg.matvec(queries, tf.reduce_mean(self.as_read(self.rows), axis=0))
+        return means if self.bias is None else means + tf.reduce_mean(self.bias)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class RowTable(RowShard):
+    """The rows of all classes, or of a range of them. Its class 0 has the id `first`.
+
+    The logits for queries h are `<w_c, h> + b_c`, with the rows w_c and the biases b_c. A
+    subclass defines the methods that raise a NotImplementedError here.
+
+    Attributes:
+        dim: Width of a row.
+        has_bias: Whether the classes have biases.
+        owner: Name of the layer, for messages.
+    """
+
+    dim: int
+    has_bias: bool
+    owner: str
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether the rows are in bfloat16."""
+        return False
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        """See `RowSource.rows`."""
+        raise NotImplementedError
+
+    def values(self) -> tf.Tensor:
+        """Returns all rows, `[n, dim]`."""
+        raise NotImplementedError
+
+    def dots_and_rows(
+        self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """See `RowSource.dots_and_rows`."""
+        raise NotImplementedError
+
+    def reader(self) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor | None]]:
+        """Returns a function that reads a block, int64 `[n]`: its rows, and biases if any."""
+        raise NotImplementedError
+
+    def variables(self) -> Products:
+        """Returns the `tf.Variable`s of the rows and the biases on the current replica."""
+        raise NotImplementedError
+
+    def own_pass(self) -> OwnPass | None:
+        """Returns the passes of our ops over the rows, or None if they cannot read them."""
+        return None
+
+    def dots(self, queries: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+        """See `ClassScorer.dots`."""
+        return self.dots_and_rows(queries, ids, tf.zeros([0], tf.int64))[0]
+
+    def fold(
+        self,
+        queries: tf.Tensor,
+        function: BlockFunction,
+        state: Any,
+        width: int | tf.Tensor = 1,
+        classes: tf.Tensor | None = None,
+    ) -> Any:
+        """See `ClassScorer.fold_logits`; the ids are those of this table."""
+        read = self.reader()
+        block = blockwise.block_size(tf.shape(queries)[0], self.dim, width)
+
+        def logits_of(ids: tf.Tensor) -> tf.Tensor:
+            rows, biases = read(ids)
+            logits = tf.matmul(queries, rows, transpose_b=True)
+            return logits if biases is None else logits + biases
+
+        return blockwise.fold_blocks(logits_of, block, self.num_rows, classes, function, state)
+
+    def top_k(self, queries: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `ClassScorer.top_k`; the ids are those of this table."""
+        own = self.own_pass()
+        if own is None:
+            return blockwise.best(functools.partial(self.fold, queries), queries, k)
+        return own.top_k(queries, k)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class Table(RowTable):
+    """Class rows in one variable.
+
+    Rows in bfloat16 (`bfloat16_rows`) are read in float32, and their gradients are float32.
+    Passes over all classes convert the rows in blocks. A pass with gradients converts all rows
+    at once, because the gradient takes as much memory. If another layer shares such rows, their
+    gradients are bfloat16, because TensorFlow cannot add gradients of two dtypes.
+
+    With `unit_rows`, `w_c` is the row of the variable, of any length, divided by its length.
+    Each method normalizes the rows that it reads, so gradients stay sparse. A row of zeros has
+    the cosine 0 with all features.
+
+    Attributes:
+        embeddings: Keras variable `[n, dim]`, one row per class.
+        bias: Keras variable `[n]`, or None.
+        unit_rows: As above.
+        is_packed: Whether `own_pass` reads a copy with 8 bits per number, for rows that no
+            longer change. The first search makes the copy, which takes as long as a few
+            searches. Results are bit-identical.
+
+    Raises:
+        ValueError: If rows in bfloat16 are on a GPU.
+    """
+
+    embeddings: keras.Variable
+    bias: keras.Variable | None
+    unit_rows: bool = False
+    is_packed: bool = False
+
+    def __post_init__(self) -> None:
+        if self.is_rounded and devices.is_on_gpu(self.embeddings):
+            raise ValueError(
+                f"Layer '{self.owner}' has class rows in bfloat16, which must be in the memory "
+                f"of the CPU. Received: rows on {self.embeddings.value.device}. Build the "
+                "model in `with tf.device('CPU'):`, or use float32 rows."
+            )
+
+    @property
+    def is_rounded(self) -> bool:
+        return bfloat16_rows.is_marked(self.embeddings)
+
+    def variables(self) -> Products:
+        """See `RowTable.variables`.
+
+        Raises:
+            ValueError: If they are neither float32 nor rows in bfloat16.
+        """
+        for weight in (None if self.is_rounded else self.embeddings, self.bias):
+            if weight is not None and str(weight.dtype) != "float32":
+                raise ValueError(
+                    f"Training, `evaluate` and `top_k` need float32 weights in layer "
+                    f"'{self.owner}'. Received: '{weight.name}' of dtype {weight.dtype}. Use "
+                    "the dtype policy 'float32', 'mixed_bfloat16' or 'mixed_float16'."
+                )
+        return replicas.local_variable(self.embeddings), (
+            None if self.bias is None else replicas.local_variable(self.bias)
+        )
+
+    def own_pass(self) -> OwnPass | None:
+        """Returns the passes of our ops, or None if they cannot read these rows."""
+        if self.is_rounded or (self.unit_rows and devices.is_on_gpu(self.embeddings)):
+            return None
+        packed = self._packed if self.is_packed else None
+        return OwnPass(self, *self.variables(), self.unit_rows, packed)
+
+    @functools.cached_property
+    def _packed(self) -> PackedClasses:
+        with tf.init_scope():  # packs at once, also while a graph is traced
+            return class_scan_ops.pack_classes(*self.variables())
+
+    def as_read(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns rows of the variable, `[..., dim]`, in the form in which they are scored."""
+        return unit_length(rows) if self.unit_rows else rows
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        """See `RowSource.rows`."""
+        return self.as_read(self._stored_rows(ids))
+
+    def _stored_rows(self, ids: tf.Tensor) -> tf.Tensor:
+        if not self.is_rounded:
+            return tf.gather(self.variables()[0], ids)
+        nothing = tf.zeros([0, self.dim]), tf.zeros([0, 0], tf.int64)
+        flat, rows = tf.reshape(ids, [-1]), self._rows_of_ops()
+        rows = row_dot_ops.row_dots_and_rows(nothing[0], rows, None, nothing[1], flat)[1]
+        return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
+
+    def _rows_of_ops(self) -> VariableOrHandle:
+        """Returns the embeddings as an argument of `row_dot_ops`."""
+        embeddings = self.variables()[0]
+        if not bfloat16_rows.is_shared(self.embeddings):
+            return embeddings
+        return _with_bfloat16_gradient(embeddings)
+
+    def _all_stored_rows(self) -> tf.Tensor:
+        """Returns all rows of the variable, float32 `[n, dim]`."""
+        embeddings = self.variables()[0]
+        if not self.is_rounded:
+            return tf.convert_to_tensor(embeddings)
+        if bfloat16_rows.is_shared(self.embeddings):
+            return tf.cast(embeddings, tf.float32)
+        return bfloat16_rows.widened(embeddings)
+
+    def dense(self) -> DenseRows:
+        """Returns all rows, with gradients."""
+        rows, bias = self._all_stored_rows(), self.variables()[1]
+        bias = None if bias is None else tf.convert_to_tensor(bias)
+        return DenseRows(self, rows, bias, self.as_read)
+
+    def values(self) -> tf.Tensor:
+        """Returns all rows, `[n, dim]`."""
+        if self.is_rounded:
+            return self.as_read(self._all_stored_rows())
+        return self.as_read(tf.convert_to_tensor(self.embeddings.value))
+
+    def logits(self, queries: tf.Tensor) -> tf.Tensor:
+        """Returns the logits of all classes, `[..., n]`, in the dtype of the queries."""
+        embeddings = tf.cast(self.values(), queries.dtype)
+        logits = tf.tensordot(queries, embeddings, axes=[[-1], [1]])
+        return logits if self.bias is None else logits + tf.cast(self.bias.value, queries.dtype)
+
+    def dots_and_rows(
+        self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """See `RowSource.dots_and_rows`."""
+        if self.unit_rows:
+            return self._unit_dots_and_rows(queries, ids, shared_ids)
+        logits, rows, biases = row_dot_ops.row_dots_and_rows(
+            queries, self._rows_of_ops(), self.variables()[1], ids, shared_ids
+        )
+        return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
+
+    def _unit_dots_and_rows(
+        self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The length of a row is computed once, even if its class is in `ids` several times."""
+        bias = self.variables()[1]
+        products, rows, _ = row_dot_ops.row_dots_and_rows(
+            queries, self._rows_of_ops(), None, ids, shared_ids
+        )
+        is_class = ids >= 0
+        flat = tf.reshape(tf.maximum(ids, 0), [-1])
+        distinct, places = tf.unique(flat)
+        scales = tf.gather(inverse_length(self._stored_rows(distinct)), places)
+        logits = tf.where(is_class, products, 0) * tf.reshape(scales, tf.shape(ids))
+        biases = tf.zeros(tf.shape(shared_ids))
+        if bias is not None:
+            both = tf.gather(bias, tf.concat([flat, shared_ids], axis=0))
+            of_own, biases = tf.split(both, [tf.size(flat), tf.size(shared_ids)])
+            logits += tf.reshape(of_own, tf.shape(ids))
+        lowest = logits.dtype.min
+        return tf.where(is_class, logits, lowest), self.as_read(rows), biases
+
+    def reader(self) -> Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor | None]]:
+        embeddings, bias = self.variables()
+
+        def read(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
+            # Without our ops and without a gradient of bfloat16 rows: exports have this loop.
+            rows = self.as_read(tf.cast(tf.gather(embeddings, ids), tf.float32))
+            return rows, None if bias is None else tf.gather(bias, ids)
+
+        return read
+
+    def each_replica(self, function: Callable[[], Any]) -> None:
+        """See `ClassScorer.each_replica`."""
+        strategy = getattr(self.embeddings.value, "distribute_strategy", None)
+
+        @tf.function
+        def on_all_replicas() -> None:
+            (strategy or tf.distribute.get_strategy()).run(function)
+
+        on_all_replicas()
+
+    def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
+        """Calls `function(ids, old_rows)` after each update by a row-sparse optimizer.
+
+        See `row_observers`. `function` is a method. Only a weak reference to its object is
+        kept.
+        """
+        row_observers.observe(self.embeddings, function)
+
+
+class RowSource:
+    """The rows of the classes, in one or more tables: ranges of the classes, in order.
+
+    With several tables, ops on the device of each table compute its part of every result. So
+    only ids, queries, scores and the rows that are used move between devices, never a table,
+    except in `values` and `as_products`. A subclass can compute the rows instead.
+
+    Args:
+        tables: The tables, at least one.
+
+    Attributes:
+        num_classes, dim, has_bias, owner: As in `ClassScorer`.
+        is_rounded: Whether the rows are in bfloat16.
+    """
+
+    def __init__(self, tables: Sequence[RowTable]) -> None:
+        self._tables, first = list(tables), tables[0]
+        self.num_classes = sum(table.num_rows for table in tables)
+        self.dim, self.has_bias, self.owner = first.dim, first.has_bias, first.owner
+        self.is_rounded = first.is_rounded
+
+    def shards(self) -> list[Table]:
+        """Returns the tables over which samplers build search structures.
+
+        Raises:
+            ValueError: If the rows are not in variables.
+        """
+        found = [table for table in self._tables if isinstance(table, Table)]
+        if not found:
+            raise ValueError(
+                f"Search structures need class rows in variables. Received: those of "
+                f"'{self.owner}', which are 8-bit numbers. Use a sampler without a search."
+            )
+        return found
+
+    def tables(self) -> list[RowTable]:
+        """Returns the tables, up to date, for passes without gradients."""
+        return self._tables
+
+    def dense(self, training: bool = True) -> list[DenseRows]:
+        """Returns all rows as tensors, table by table.
+
+        Args:
+            training: Whether they need gradients.
+        """
+        return on_each(self.shards(), lambda table: table.dense())
+
+    def own_passes(self, training: bool = False) -> list[OwnPass] | None:
+        """Returns the passes of our ops over each table, or None if a table has none.
+
+        Args:
+            training: As in `dense`.
+        """
+        passes = [table.own_pass() for table in self.tables()]
+        found = [one for one in passes if one and not (training and one.unit_rows)]
+        return found if len(found) == len(passes) else None
+
+    def as_products(self) -> Products:
+        """See `ClassScorer.as_products`."""
+        tables = self.shards()
+        if len(tables) == 1 and not (self.is_rounded or tables[0].unit_rows):
+            return tables[0].variables()
+        biases = [table.bias.value for table in tables if table.bias is not None]
+        bias = joined(biases, axis=0) if biases else None
+        return new_rows(self.values(), bias, self.owner).as_products()
+
+    def read(self, first: int, end: int) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Returns a range of the rows, float32 `[n, dim]`, and of the biases or None."""
+        ids, found = tf.range(first, end, dtype=tf.int64), []
+        for table in self._tables:
+            own = tf.boolean_mask(ids, table.contains(ids)) - table.first
+            found.append(table.reader()(own))
+        rows, biases = zip(*found, strict=True)
+        return joined(rows, 0), joined(biases, 0) if self.has_bias else None
+
+    def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns rows as they are scored, float32 `[..., dim]`, with a sparse gradient.
+
+        Args:
+            ids: int64 `[...]`.
+        """
+        if len(self._tables) == 1:
+            return self._tables[0].rows(ids)
+        flat = tf.reshape(self.checked(ids), [-1])
+        rows = map_by_shard(self._tables, flat, lambda table, own: table.rows(own))
+        return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
+
+    def values(self) -> tf.Tensor:
+        """Returns all rows, `[num_classes, dim]`."""
+        return joined([table.values() for table in self.tables()], axis=0)
+
+    def logits(self, queries: tf.Tensor) -> tf.Tensor:
+        """See `ClassScorer.logits`."""
+        return joined(on_each(self.shards(), lambda table: table.logits(queries)), axis=-1)
+
+    def dots_and_rows(
+        self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns logits, and the rows and biases of classes that all examples share.
+
+        One op reads them. Its gradient is one `IndexedSlices` with a row per distinct class.
+
+        Args:
+            queries: Float `[B, dim]`.
+            ids: int64 `[B, n]`, padded with -1.
+            shared_ids: int64 `[m]`.
+
+        Returns:
+            `(logits, rows, biases)`: float32 `[B, n]`, the lowest float at padding; `[m, dim]`;
+            and `[m]`, zeros if the classes have no biases.
+        """
+        if len(self._tables) == 1:
+            return self._tables[0].dots_and_rows(queries, ids, shared_ids)
+        ids = self.checked(ids)
+        places, parts = split(self._tables, self.checked(shared_ids))
+        logits, rows, biases = None, [], []
+        for table, part in zip(self._tables, parts, strict=True):
+            own_ids = table.to_local(ids)
+            with table.place():
+                found = table.dots_and_rows(queries, own_ids, part)
+            logits = (
+                found[0] if logits is None else tf.where(table.contains(ids), found[0], logits)
+            )
+            rows.append(found[1])
+            biases.append(found[2])
+        all_rows = tf.dynamic_stitch(places, rows)
+        return (
+            logits,
+            tf.ensure_shape(all_rows, [shared_ids.shape[0], self.dim]),
+            tf.ensure_shape(tf.dynamic_stitch(places, biases), shared_ids.shape),
+        )
+
+    def checked(self, ids: tf.Tensor) -> tf.Tensor:
+        """Checks that no id is too high. The ops of the first table reject ids below -1.
+
+        With one table, its ops check both.
+        """
+        if len(self._tables) == 1:
+            return ids
+        highest = tf.reduce_max(tf.pad(tf.reshape(ids, [-1]), [[0, 1]], constant_values=-1))
+        expected = f"Classes of layer '{self.owner}' must be below {self.num_classes}, but got"
+        check = checks.require(highest < self.num_classes, [expected, highest])
+        return checks.passed([check], ids)
+
+
+def tables_of(
+    embeddings: Sequence[keras.Variable],
+    biases: Sequence[keras.Variable] | None,
+    owner: str,
+    unit_rows: bool = False,
+    is_packed: bool = False,
+) -> list[Table]:
+    """Returns tables of the rows in variables.
+
+    Args:
+        embeddings: `[n_i, dim]`, in the order of the classes.
+        biases: `[n_i]` on the same devices, or None.
+        owner: Name of the layer, for messages.
+        unit_rows: As in `Table`.
+        is_packed: As in `Table`.
+    """
+    firsts = itertools.accumulate((rows.shape[0] for rows in embeddings), initial=0)
+    return [
+        Table(
+            first=first,
+            num_rows=rows.shape[0],
+            number=number,
+            num_shards=len(embeddings),
+            device_anchor=rows if len(embeddings) > 1 else None,
+            dim=rows.shape[1],
+            has_bias=bool(biases),
+            owner=owner,
+            embeddings=rows,
+            bias=biases[number] if biases else None,
+            unit_rows=unit_rows,
+            is_packed=is_packed,
+        )
+        for number, (first, rows) in enumerate(zip(firsts, embeddings, strict=False))
+    ]
+
+
+def joined(parts: Sequence[tf.Tensor], axis: int) -> tf.Tensor:
+    """Returns `tf.concat(parts, axis)`, without an op for one part."""
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=axis)
+
+
+def new_rows(embeddings: tf.Tensor, bias: tf.Tensor | None, owner: str) -> RowSource:
+    """Returns rows in new float32 variables on this machine."""
+
+    def variable(values: tf.Tensor, name: str) -> keras.Variable:
+        return keras.Variable(
+            values, dtype="float32", trainable=False, autocast=False, name=name
+        )
+
+    biases = None if bias is None else [variable(bias, "bias")]
+    return RowSource(tables_of([variable(embeddings, "embeddings")], biases, owner))
+
+
+def _with_bfloat16_gradient(rows: tf.Variable) -> tf.Tensor:
+    """Returns the handle of rows, for ops with float32 gradients; the gradient is bfloat16.
+
+    The gradient of a lookup by the layer that shares the rows is bfloat16. TensorFlow adds only
+    gradients of the same dtype. So float32 gradients are rounded to the nearest bfloat16.
+    """
+
+    @tf.custom_gradient
+    def narrowed(handle: tf.Tensor) -> Any:
+        def gradient(d_rows: tf.IndexedSlices) -> tf.IndexedSlices:
+            values = tf.cast(d_rows.values, tf.bfloat16)
+            return tf.IndexedSlices(values, d_rows.indices, d_rows.dense_shape)
+
+        return tf.identity(handle), gradient
+
+    return narrowed(handle_of(rows, watch=True))
