@@ -15,7 +15,7 @@ from tf_largeout.metrics.rank_metrics import (
     PrecisionAtK,
     RecallAtK,
 )
-from tf_largeout.metrics.with_exclude import with_exclude
+from tf_largeout.steps.labels import with_exclude
 
 __all__ = [
     "NDCG",

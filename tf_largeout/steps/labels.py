@@ -102,7 +102,7 @@ def as_labels(
     Args:
         y_true: Integer class ids. Of shape `features.shape[:-1]` for one class per position.
             With one more dimension for several classes per position; this dimension is padded
-            with -1 or ragged, and may have columns of `with_excluded`. Or, with
+            with -1 or ragged, and may have columns of `with_exclude`. Or, with
             `takes_soft_targets`, the target probabilities of the classes, as a
             `tf.SparseTensor`. Its classes with positive targets are then the labels.
         features: `[..., dim]`.
@@ -158,23 +158,60 @@ def excluded_ids(exclude: TensorLike, features: tf.Tensor, num_classes: int) -> 
     return checks.passed([_range_check("`exclude`", ids, num_classes)], ids)
 
 
-def with_excluded(labels: tf.Tensor, exclude: TensorLike) -> tf.Tensor:
-    """Returns labels with a further column for each excluded class.
+def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
+    """Returns labels that also name classes that must not be ranked, such as seen items.
+
+    Pass the result as `y` to `evaluate`, or in `validation_data`. All metrics except
+    `Perplexity` then rank only the classes that are not excluded for the example. The loss and
+    `Perplexity` do not change. An excluded label is never found, as in RecBole and RecTools,
+    but still counts as a label. In training, `exclude` has no effect.
+
+    ```python
+    test = data.map(lambda x, y, seen: (x, tflo.metrics.with_exclude(y, seen)))
+    model.evaluate(test)
+    ```
+
+    Keras passes one tensor of labels to all losses and metrics. So each excluded class becomes
+    a further column of the labels, with the value `class - 2^62`. Only the losses and metrics
+    of this library accept such labels.
 
     Args:
-        labels: int64 `[..., L]`.
-        exclude: Integer ids `[..., n]`, where negative ids are padding; or another form that
-            `class_ids` accepts.
+        labels: Integer class ids, as for the losses: `[...]` or, padded with -1 or ragged,
+            `[..., max_labels]`, where `[..., dim]` is the shape of the features.
+        exclude: Integer class ids `[..., n]`, padded with -1; they may repeat. Or a different
+            number of ids per example: a list of lists or sets, a `tf.RaggedTensor`, or a SciPy
+            sparse matrix, which excludes its nonzero columns. For sequences
+            `[batch, time, n]`.
+
+    Returns:
+        int64 `[..., max_labels + n]`. `evaluate` raises a `tf.errors.InvalidArgumentError` if
+        an id is not below the number of classes.
 
     Raises:
-        ValueError: If they are not integers.
+        ValueError: If the ids are not integers, or the shapes do not match.
+        tf.errors.InvalidArgumentError: If the shapes do not match, where only the step knows
+            them.
     """
-    ids = class_ids("exclude", exclude)
-    in_range = tf.reduce_all(ids < -_EXCLUDED)
-    message = ["`exclude` must be class ids. Received:", tf.reduce_max(ids)]
-    ids = checks.passed([checks.require(in_range, message)], ids)
-    columns = tf.where(ids < 0, tf.constant(-1, tf.int64), ids + _EXCLUDED)
-    return tf.concat([labels, columns], axis=-1)
+    ids = given = integer_ids(labels)
+    excluded = class_ids("exclude", exclude)
+    if ids.shape.rank is not None and ids.shape.rank + 1 == excluded.shape.rank:
+        ids = ids[..., tf.newaxis]
+    if (
+        excluded.shape.rank in (None, 0, 1)
+        or ids.shape.rank != excluded.shape.rank
+        or not ids.shape[:-1].is_compatible_with(excluded.shape[:-1])
+    ):
+        raise ValueError(
+            "`exclude` must have a row of class ids for each example: [examples, n] for labels "
+            "[examples] or [examples, max_labels], and [batch, time, n] for sequences. "
+            f"Received: labels of shape {given.shape}, and exclude of shape {excluded.shape}. "
+            "For one excluded class per example, pass exclude[:, numpy.newaxis]."
+        )
+    in_range = tf.reduce_all(excluded < -_EXCLUDED)
+    message = ["`exclude` must be class ids. Received:", tf.reduce_max(excluded)]
+    excluded = checks.passed([checks.require(in_range, message)], excluded)
+    columns = tf.where(excluded < 0, tf.constant(-1, tf.int64), excluded + _EXCLUDED)
+    return tf.concat([ids, columns], axis=-1)
 
 
 def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf.SparseTensor:
@@ -338,7 +375,7 @@ def _as_matrix(labels: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
 
 
 def _split(columns: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Splits `[B, W]` into labels and classes of `with_excluded`.
+    """Splits `[B, W]` into labels and classes of `with_exclude`.
 
     Each has -1 at the places of the other. One column has no excluded class.
     """
