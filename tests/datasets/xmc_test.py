@@ -66,19 +66,19 @@ def test_all_labels_of_the_header_are_classes_in_descending_training_count(tmp_p
         (TRAIN.replace("9:1", "1_0:1"), "line 2 .* feature numbers .* one is '1_0'"),
         (
             TRAIN.replace("9:1", "9:nan"),
-            "line 2 .* must be finite in float32, but one is 'nan'",
+            "line 2 .* finite in float32, but one is 'nan'",
         ),
         (
             TRAIN.replace("9:1", "9:-inf"),
-            "line 2 .* must be finite in float32, but one is '-inf'",
+            "line 2 .* finite in float32, but one is '-inf'",
         ),
         (
             TRAIN.replace("9:1", "9:1e400"),
-            "line 2 .* must be finite in float32, but one is '1e400'",
+            "line 2 .* finite in float32, but one is '1e400'",
         ),
         (
             TRAIN.replace("9:1", "9:1e39"),
-            "line 2 .* must be finite in float32, but one is '1e39'",
+            "line 2 .* finite in float32, but one is '1e39'",
         ),
         (TRAIN.replace("9:1", "9:1:1"), "line 2 .* values must be numbers .* one is '1:1'"),
         (TRAIN.replace("9:1", "9:1_0"), "line 2 .* values must be numbers .* one is '1_0'"),

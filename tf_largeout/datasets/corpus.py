@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import logging
 import pathlib
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -21,11 +20,6 @@ _log = logging.getLogger(__name__)
 def frequency_order(train_counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ranks classes by descending training count, as samplers expect it.
 
-    Equal counts keep their order.
-
-    Args:
-        train_counts: integers `[num_classes]`.
-
     Returns:
         `(order, rank)`: `order[new_id]` is the old id, and `rank[old_id]` is the new id.
     """
@@ -36,10 +30,7 @@ def frequency_order(train_counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def md5_uint64(texts: Iterable[str]) -> np.ndarray:
-    """Returns uint64 `[len(texts)]`: the first 8 bytes of the md5 of each text in UTF-8.
-
-    They assign examples to splits.
-    """
+    """Returns uint64 `[len(texts)]`, of the md5 of each text, to assign examples to splits."""
     digests = b"".join(
         hashlib.md5(text.encode("utf-8", "surrogateescape"), usedforsecurity=False).digest()[:8]
         for text in texts
@@ -49,10 +40,7 @@ def md5_uint64(texts: Iterable[str]) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Storable:
-    """A dataclass that `cached` stores. Its fields are rows, texts, arrays and integers.
-
-    A field whose default is None may be None.
-    """
+    """A dataclass that `cached` stores: rows, texts, arrays and integers, some of them None."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Returns a dict from names to arrays. `from_arrays` is the inverse."""
@@ -68,11 +56,7 @@ class Storable:
 
     @classmethod
     def from_arrays(cls: type[_Kind], arrays: Mapping[str, np.ndarray]) -> _Kind:
-        """Creates an object from the result of `to_arrays`.
-
-        Raises:
-            KeyError: If an array is missing.
-        """
+        """Creates an object from the result of `to_arrays`."""
         values: dict[str, Any] = {}
         for field in dataclasses.fields(cls):
             name = field.name
@@ -138,9 +122,8 @@ class Corpus(Storable):
 def cached(path: pathlib.Path, kind: type[_Kind], parse: Callable[[], _Kind]) -> _Kind:
     """Returns the object stored at `path`, or calls `parse()` and stores its result there.
 
-    A killed run never leaves an incomplete file. Each array has a checksum; if the file is
-    damaged, the source is parsed again. If the file cannot be written, a warning says so before
-    `parse()` is called, and the result is returned without being stored.
+    A killed run never leaves an incomplete file. If the file is damaged, the source is parsed
+    again. If it cannot be written, a warning is logged, and the result is not stored.
 
     Args:
         path: Path of the stored object. Missing parent folders are created.
@@ -148,15 +131,22 @@ def cached(path: pathlib.Path, kind: type[_Kind], parse: Callable[[], _Kind]) ->
         parse: Function without arguments that returns the object.
     """
     stored = _stored(path)
-    try:
-        if stored is not None:
-            return kind.from_arrays(stored)
-    except KeyError as error:
-        _warn_of_damage(path, error)
-    is_writable = _try("will not be stored", path, lambda: _check_writable(path))
+    if stored is not None:
+        return kind.from_arrays(stored)
     parsed = parse()
-    if is_writable:
-        _try("was not stored", path, lambda: _write(path, parsed.to_arrays()))
+    arrays: dict[str, Any] = parsed.to_arrays()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path) as file:
+            np.savez(file, **arrays)
+    except OSError as error:
+        _log.warning(
+            "The parsed dataset was not stored because %s cannot be written: %s. The next run "
+            "will parse it again. Set `data_dir`, or the environment variable TFDS_DATA_DIR, "
+            "to a writable folder with enough space.",
+            path,
+            error,
+        )
     return parsed
 
 
@@ -175,37 +165,5 @@ def _stored(path: pathlib.Path) -> dict[str, np.ndarray] | None:
     except MemoryError:
         raise
     except Exception as error:  # A damaged archive raises many different errors.
-        _warn_of_damage(path, error)
+        _log.warning("The cache %s is damaged (%r). The source is parsed again.", path, error)
         return None
-
-
-def _warn_of_damage(path: pathlib.Path, error: Exception) -> None:
-    _log.warning("The cache %s is damaged (%r). The source is parsed again.", path, error)
-
-
-def _try(outcome: str, path: pathlib.Path, write: Callable[[], Any]) -> bool:
-    """Calls `write()`, and warns if it fails. Returns whether it succeeded."""
-    try:
-        write()
-    except OSError as error:
-        _log.warning(
-            "The parsed dataset %s because %s cannot be written: %s. The next run will parse "
-            "it again. Set `data_dir`, or the environment variable TFDS_DATA_DIR, to a "
-            "writable folder with enough space.",
-            outcome,
-            path,
-            error,
-        )
-        return False
-    return True
-
-
-def _check_writable(path: pathlib.Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=path.parent):
-        pass
-
-
-def _write(path: pathlib.Path, arrays: dict[str, Any]) -> None:
-    with atomic_file(path) as file:
-        np.savez(file, **arrays)

@@ -197,14 +197,7 @@ def _held_out(corpus: Corpus, fraction: float, single_label: bool) -> np.ndarray
 
 
 def check_division(num_train: int, num_validation: int, fraction: float, what: str) -> None:
-    """Raises a `ValueError` if `validation_fraction` leaves `train` or `validation` empty.
-
-    Args:
-        num_train: Number of items in `train`.
-        num_validation: Number of items in `validation`.
-        fraction: `validation_fraction`.
-        what: Name of the items, for the message.
-    """
+    """Raises a `ValueError` if `validation_fraction` leaves `train` or `validation` empty."""
     if fraction and not (num_train and num_validation):
         raise ValueError(
             "`validation_fraction` must leave data for training and for validation. It divides "
@@ -214,13 +207,7 @@ def check_division(num_train: int, num_validation: int, fraction: float, what: s
 
 
 def checked_index(name: str, value: SupportsIndex, below: int) -> int:
-    """Returns an argument as an int in `[0, below)`, or raises a TypeError or an IndexError.
-
-    Args:
-        name: Name of the argument, for the messages.
-        value: A Python, NumPy or TensorFlow integer.
-        below: Upper limit, not included.
-    """
+    """Returns an argument as an int in `[0, below)`, or raises a TypeError or an IndexError."""
     try:
         index = operator.index(value)
     except TypeError:

@@ -17,62 +17,50 @@ _UNBATCHED_CHUNK = 1024
 _MAX_PADDING = 4  # Maximum size of padded rows, relative to the rows without padding.
 
 
-class RaggedTensor:
-    """`Ragged` rows that are padded when they are gathered.
+class Rows:
+    """Rows of different lengths in CPU memory, padded when they are gathered.
 
     Args:
-        ragged: A `Ragged`.
+        ragged: The rows.
         dtype: Dtype of the values.
         padding: Value that fills short rows.
+        width: Pads all rows to this width in advance, because they are then faster to gather,
+            unless that needs too much memory. 0: a result is as wide as its longest row.
     """
 
-    def __init__(self, ragged: Ragged, dtype: tf.DType, padding: int) -> None:
-        # The extra value makes `padded` work if all rows are empty.
-        values = np.append(ragged.values.astype(dtype.as_numpy_dtype, copy=False), padding)
+    def __init__(
+        self, ragged: Ragged, dtype: tf.DType, padding: int = 0, width: int = 0
+    ) -> None:
+        values = ragged.values.astype(dtype.as_numpy_dtype, copy=False)
+        self._padding = tf.constant(padding, dtype)
+        self._is_padded = width > 0 and len(ragged) * width <= _MAX_PADDING * len(values)
         with tf.device("CPU:0"):
-            self._values = tf.constant(values, dtype)
-            self._starts = tf.constant(ragged.offsets[:-1])
-            self._lengths = tf.constant(ragged.lengths)
-        self._padding = padding
-
-    def first(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns the first value of each row. No row may be empty."""
-        return tf.gather(self._values, tf.gather(self._starts, rows))
+            if self._is_padded:
+                self._rows = tf.constant(Ragged(values, ragged.offsets).padded(width, padding))
+            else:
+                self._rows = tf.RaggedTensor.from_row_splits(
+                    tf.constant(values), tf.constant(ragged.offsets), validate=False
+                )
 
     def padded(self, rows: tf.Tensor, limit: int | None = None) -> tf.Tensor:
-        """Returns rows as a padded matrix: as wide as the longest row, but at least 1 column.
+        """Returns rows as a matrix of at least 1 column.
 
         Args:
             rows: int64 row indices.
             limit: Maximum number of values per row; further values are dropped. None for no
                 limit.
         """
-        lengths = tf.gather(self._lengths, rows)
+        found = tf.gather(self._rows, rows)
+        if self._is_padded:
+            return found
         if limit is not None:
-            lengths = tf.minimum(lengths, tf.constant(min(limit, tf.int64.max), tf.int64))
-        columns = tf.range(tf.maximum(tf.reduce_max(lengths), 1), dtype=tf.int64)
-        positions = tf.gather(self._starts, rows)[:, None] + columns
-        inside = columns < lengths[:, None]
-        values = tf.gather(self._values, tf.where(inside, positions, 0))
-        return tf.where(inside, values, tf.constant(self._padding, self._values.dtype))
+            found = found[:, :limit]
+        width = tf.maximum(found.bounding_shape(1), 1)
+        return found.to_tensor(self._padding, shape=tf.stack([found.nrows(), width]))
 
-
-class PaddedTensor:
-    """`Ragged` rows that are padded with 0 in advance, which makes gathering faster.
-
-    Args:
-        ragged: A `Ragged`.
-        width: Width of all rows, at least the length of the longest row.
-        dtype: Dtype of the values.
-    """
-
-    def __init__(self, ragged: Ragged, width: int, dtype: tf.DType) -> None:
-        with tf.device("CPU:0"):
-            self._rows = tf.constant(ragged.padded(width, 0).astype(dtype.as_numpy_dtype))
-
-    def padded(self, rows: tf.Tensor) -> tf.Tensor:
-        """Returns rows as a matrix `[num_rows, width]`."""
-        return tf.gather(self._rows, rows)
+    def first(self, rows: tf.Tensor) -> tf.Tensor:
+        """Returns the first value of each row. No row may be empty."""
+        return tf.gather(self._rows.values, tf.gather(self._rows.row_splits, rows))
 
 
 class Pipeline:
@@ -84,16 +72,12 @@ class Pipeline:
     """
 
     def __init__(self, corpus: Corpus, single_label: bool) -> None:
-        width = int(corpus.features.lengths.max(initial=1))
-        self.max_features = width
+        self.max_features = width = int(corpus.features.lengths.max(initial=1))
         self._single_label = single_label
-        self._weights = None
-        with tf.device("CPU:0"):
-            self._ids = _rows(corpus.features, width, tf.int32)
-            self._labels = RaggedTensor(corpus.labels, tf.int64, -1)
-            weights = corpus.ragged_weights
-            if weights is not None:
-                self._weights = _rows(weights, width, tf.float32)
+        self._ids = Rows(corpus.features, tf.int32, width=width)
+        self._labels = Rows(corpus.labels, tf.int64, -1)
+        weights = corpus.ragged_weights
+        self._weights = None if weights is None else Rows(weights, tf.float32, width=width)
 
     def dataset(
         self,
@@ -102,12 +86,9 @@ class Pipeline:
         shuffle_seed: int | None = None,
         max_labels: int | None = None,
     ) -> tf.data.Dataset:
-        """Returns batches `(features, labels)` of the given examples.
+        """Returns batches `(features, labels)` of the given examples, as `Dataset` describes.
 
-        Features are int32 `[batch_size, max_features]`, padded with 0. If the numbers of
-        features differ much, a batch is only as wide as its longest row. If features have
-        weights, they are a dict of `ids` and float32 `weights`. Labels are int64
-        `[batch_size]`, or `[batch_size, largest number of labels in the batch]` padded with -1.
+        If the numbers of features differ much, a batch is only as wide as its longest row.
 
         Args:
             examples: int64 indices of examples, in the order to use.
@@ -186,13 +167,6 @@ def epochs(
     if unbatched is not None:
         result = _with_cardinality(result.unbatch(), unbatched)
     return result.with_options(_options()).prefetch(2)
-
-
-def _rows(ragged: Ragged, width: int, dtype: tf.DType) -> PaddedTensor | RaggedTensor:
-    """Stores padded rows, which are faster to gather, unless they need too much memory."""
-    if len(ragged) * width <= _MAX_PADDING * len(ragged.values):
-        return PaddedTensor(ragged, width, dtype)
-    return RaggedTensor(ragged, dtype, 0)
 
 
 def _with_cardinality(dataset: tf.data.Dataset, cardinality: int) -> tf.data.Dataset:

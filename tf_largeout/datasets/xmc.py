@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -31,13 +31,7 @@ _MAX_HEADER = 200  # Characters, in case the file has no line breaks.
 
 
 def corpus(folders: Folders, name: str) -> Corpus:
-    """Returns the `Corpus`.
-
-    Args:
-        folders: `Folders` of the dataset. `folders.manual` contains `xmc/NAME/train.txt` and
-            `xmc/NAME/test.txt`.
-        name: Name of the dataset's folder in `xmc`.
-    """
+    """Returns the corpus of `train.txt` and `test.txt` in the folder `manual/xmc/NAME`."""
     if not name:
         raise ValueError(f'`load("xmc/NAME")` needs the name of a folder. {BY_HAND}')
     if name in (".", "..") or not set(name).isdisjoint("/\\\0"):
@@ -85,16 +79,16 @@ def parse(train_path: pathlib.Path, test_path: pathlib.Path) -> Corpus:
         features=Ragged(features.values + np.int32(1), features.offsets),  # 0 is padding.
         labels=Ragged(rank[labels.values], labels.offsets),
         feature_weights=np.concatenate([train.weights, test.weights]),
-        example_texts=TextTable.from_strings(_texts("train", train) + _texts("test", test)),
+        example_texts=TextTable.from_strings(
+            f"{split} example {number}"
+            for split, file in (("train", train), ("test", test))
+            for number in range(len(file.labels))
+        ),
         class_texts=TextTable.from_strings(f"label {number}" for number in order),
         group_hashes=np.concatenate([train.hashes, test.hashes]),
         num_train=len(train.labels),
         vocabulary_size=train.num_features + 1,
     )
-
-
-def _texts(split: str, file: "XmcFile") -> list[str]:
-    return [f"{split} example {number}" for number in range(len(file.labels))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,10 +125,9 @@ def read(path: pathlib.Path) -> XmcFile:
     except OSError as error:
         raise SourceFileError(f"{path} cannot be read: {error}.") from error
     labels, features, weights, texts = rows
-    _, num_features, num_labels = sizes
     return XmcFile(
-        num_features=num_features,
-        num_labels=num_labels,
+        num_features=sizes[1],
+        num_labels=sizes[2],
         features=_joined(features),
         weights=np.concatenate([np.zeros(0, np.float32), *weights]),
         labels=_joined(labels),
@@ -145,7 +138,7 @@ def read(path: pathlib.Path) -> XmcFile:
 def _header(line: str, path: pathlib.Path) -> tuple[int, ...]:
     """Checks and returns the three numbers of the first line."""
     words = line.split()
-    if len(words) != 3 or not _are_numbers(words):
+    if len(words) != 3 or not all(word.isdigit() and len(word) <= 18 for word in words):
         raise SourceFileError(
             f"Expected the first line of {path} to be `num_examples num_features num_labels`. "
             f"It begins with {line[:60]!r}."
@@ -195,55 +188,40 @@ def _example(line: str, num_features: int, num_labels: int) -> tuple[Any, ...]:
     labels = label_text.split(",") if label_text else []
     pairs = [pair.partition(":") for pair in feature_text.split()]
     return (
-        _numbers(dict.fromkeys(labels), num_labels, "label"),
+        _numbers(list(dict.fromkeys(labels)), num_labels, "label"),
         _numbers([feature for feature, _, _ in pairs], num_features, "feature"),
         _weights([value for _, _, value in pairs]),
         feature_text,
     )
 
 
-def _numbers(words: Iterable[str], below: int, what: str) -> np.ndarray:
-    if _are_numbers(words):
-        numbers = list(map(int, words))
-        if max(numbers, default=0) < below or not numbers:
-            return np.array(numbers, np.int32)
-    wrong = next(word for word in words if not _are_numbers([word]) or int(word) >= below)
-    raise ValueError(
-        f"{what} numbers must be integers from 0 to {below - 1}, but one is {wrong[:60]!r}."
-    )
+def _numbers(words: list[str], below: int, what: str) -> np.ndarray:
+    numbers = [int(word) if word.isdigit() and len(word) <= 18 else below for word in words]
+    if max(numbers, default=-1) >= below:
+        wrong = words[int(np.argmax(np.array(numbers) >= below))]
+        raise ValueError(
+            f"{what} numbers must be integers from 0 to {below - 1}, but one is {wrong[:60]!r}."
+        )
+    return np.array(numbers, np.int32)
 
 
 def _weights(words: list[str]) -> np.ndarray:
-    """Converts words to float32. Raises a ValueError if one is not finite in float32."""
     with np.errstate(over="ignore"):
-        weights = np.array(_values(words)).astype(np.float32)
+        weights = np.array([_value(word) for word in words]).astype(np.float32)
     is_finite = np.isfinite(weights)
     if not is_finite.all():
         wrong = words[int(np.argmin(is_finite))]
-        raise ValueError(f"values must be finite in float32, but one is {wrong[:60]!r}.")
+        raise ValueError(
+            f"values must be numbers that are finite in float32, but one is {wrong[:60]!r}."
+        )
     return weights
 
 
-def _values(words: list[str]) -> list[float]:
-    try:
-        if "_" not in "".join(words):  # Python accepts underscores in numbers; the format not.
-            return list(map(float, words))
+def _value(word: str) -> float:
+    try:  # Python accepts underscores in numbers; the format does not.
+        return float(word.replace("_", "?"))
     except ValueError:
-        pass
-    wrong = next(word for word in words if "_" in word or not _is_float(word))
-    raise ValueError(f"values must be numbers such as 0.25, but one is {wrong[:60]!r}.")
-
-
-def _is_float(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
-
-
-def _are_numbers(words: Iterable[str]) -> bool:
-    return all(map(str.isdigit, words)) and max(map(len, words), default=0) <= 18
+        return float("nan")
 
 
 def _joined(rows: Sequence[np.ndarray]) -> Ragged:

@@ -205,7 +205,7 @@ def test_a_damaged_gzip_file_raises_an_error(format, name, tmp_path):
         ("movielens", "u.data", b"1,2,3,4\n", "separated by tabs"),
         ("movielens", "u.data", b"1\t2\t3\t4\n1\t2\t3\tnow\n", "Row 2 has the user '1'"),
         ("movielens", "u.item", b"1|Toy Story\n", "u.data, ratings.dat"),
-        ("movielens", "x.zip", b"PK", "zip archive"),
+        ("movielens", "x.zip", b"PK", "damaged"),
         ("gowalla", "loc-gowalla_totalCheckins.txt", b"1\t2010\t1\t2\t3\n", "Row 1"),
         ("amazon_2018", "x.json", b'{"reviewerID": "a", "asin": "b"}\n', "unixReviewTime"),
         ("amazon_2018", "x.json", b"[1]\n", "line 1"),
@@ -238,8 +238,7 @@ def test_the_md5_of_a_published_archive_is_checked(tmp_path, monkeypatch):
     with pytest.raises(datasets.SourceFileError, match="expected md5 c4d9eecf"):
         datasets.interactions(path, "movielens")
     found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    monkeypatch.setitem(files._MD5, "ml-1m", found)
-    monkeypatch.setitem(files._NUM_RATINGS, "ml-1m", 7)
+    monkeypatch.setitem(files._MOVIELENS, "ml-1m", (found, 7))
     assert len(datasets.interactions(path, "movielens")) == 7
 
 

@@ -39,29 +39,22 @@ WHEEL = SourceFile(
 )
 _FOLDER = "recbole/dataset_example/ml-100k"
 
-AMAZON_2018 = ("reviewerID", "asin", "unixReviewTime")
-AMAZON_2023 = ("user_id", "parent_asin", "timestamp")
+_AMAZON_2018 = ("reviewerID", "asin", "unixReviewTime")
+_AMAZON_2023 = ("user_id", "parent_asin", "timestamp")
 LAYOUTS = {
     "u.data": Layout("\t", 0, 1, 3),
     "ratings.dat": Layout(":", 0, 2, 6),  # Columns are separated by "::".
     "ratings.csv": Layout(",", "userId", "movieId", "timestamp"),
 }
-# As in https://files.grouplens.org/datasets/movielens/NAME.zip.md5.
-_MD5 = {
-    "ml-100k": "0e33842e24a9c977be4e0107933c0723",
-    "ml-1m": "c4d9eecfca2ab87c1945afe126590906",
-    "ml-10m": "ce571fd55effeba0271552578f2648bd",
-    "ml-20m": "cd245b17a1ae2cc31bb14903e1204af3",
-    "ml-25m": "6b51fb2759a8657d3bfcbfc42b592ada",
-    "ml-32m": "d472be332d4daa821edc399621853b57",
-}
-_NUM_RATINGS = {
-    "ml-100k": 100_000,
-    "ml-1m": 1_000_209,
-    "ml-10m": 10_000_054,
-    "ml-20m": 20_000_263,
-    "ml-25m": 25_000_095,
-    "ml-32m": 32_000_204,
+# Of the archives: md5, as in https://files.grouplens.org/datasets/movielens/NAME.zip.md5, and
+# number of ratings.
+_MOVIELENS = {
+    "ml-100k": ("0e33842e24a9c977be4e0107933c0723", 100_000),
+    "ml-1m": ("c4d9eecfca2ab87c1945afe126590906", 1_000_209),
+    "ml-10m": ("ce571fd55effeba0271552578f2648bd", 10_000_054),
+    "ml-20m": ("cd245b17a1ae2cc31bb14903e1204af3", 20_000_263),
+    "ml-25m": ("6b51fb2759a8657d3bfcbfc42b592ada", 25_000_095),
+    "ml-32m": ("d472be332d4daa821edc399621853b57", 32_000_204),
 }
 
 
@@ -80,24 +73,17 @@ class Format:
     fields: tuple[str, str, str] | None = None
 
 
-_RATINGS = ("*.csv", "*.csv.gz")
+_JSON = ("*.json", "*.json.gz", "*.csv", "*.csv.gz")
+_JSON_LINES = ("*.jsonl", "*.jsonl.gz", "*.csv", "*.csv.gz")
+_RECBOLE = ("user_id:token", "item_id:token", "timestamp:float")
 FORMATS = {
     "movielens": Format((*LAYOUTS, "ml-*.zip")),
     "gowalla": Format(("loc-gowalla_totalCheckins.txt*",), Layout("\t", 0, 4, 1, is_date=True)),
     "yambda": Format(("*.parquet",)),
-    "amazon_2014": Format(
-        ("*.json", "*.json.gz", *_RATINGS), Layout(",", 0, 1, 3), AMAZON_2018
-    ),
-    "amazon_2018": Format(
-        ("*.json", "*.json.gz", *_RATINGS), Layout(",", 1, 0, 3), AMAZON_2018
-    ),
-    "amazon_2023": Format(
-        ("*.jsonl", "*.jsonl.gz", *_RATINGS), Layout(",", *AMAZON_2023), AMAZON_2023
-    ),
-    "recbole": Format(
-        ("*.inter", "recbole-*.whl"),
-        Layout("\t", "user_id:token", "item_id:token", "timestamp:float"),
-    ),
+    "amazon_2014": Format(_JSON, Layout(",", 0, 1, 3), _AMAZON_2018),
+    "amazon_2018": Format(_JSON, Layout(",", 1, 0, 3), _AMAZON_2018),
+    "amazon_2023": Format(_JSON_LINES, Layout(",", *_AMAZON_2023), _AMAZON_2023),
+    "recbole": Format(("*.inter", "recbole-*.whl"), Layout("\t", *_RECBOLE)),
 }
 
 
@@ -110,11 +96,6 @@ def find_file(path: pathlib.Path, name: str) -> pathlib.Path:
     if path.is_file():
         return path
     patterns = FORMATS[name].files
-    if not path.is_dir():
-        raise SourceFileError(
-            f"{path} is missing. Expected a file, or a folder with a file of the format "
-            f"{name!r}: {' or '.join(patterns)}."
-        )
     for pattern in patterns:
         found = sorted(path.glob(pattern))
         if len(found) == 1:
@@ -124,43 +105,48 @@ def find_file(path: pathlib.Path, name: str) -> pathlib.Path:
                 f"{path} contains several files of the format {name!r}: "
                 f"{', '.join(file.name for file in found)}. Pass the path of one of them."
             )
-    raise SourceFileError(
-        f"{path} contains no file of the format {name!r}: {' or '.join(patterns)}."
-    )
+    what = "contains no file of" if path.is_dir() else "is missing. Expected a file of"
+    raise SourceFileError(f"{path} {what} the format {name!r}: {' or '.join(patterns)}.")
 
 
 @contextlib.contextmanager
-def opened(path: pathlib.Path, member: str | None = None) -> Iterator[IO[bytes]]:
-    """Opens a file, a gzip file, or the file `member` of a zip archive, for reading bytes.
+def opened(path: pathlib.Path, format: str) -> Iterator[tuple[IO[bytes], str]]:
+    """Opens a file, a gzip file, or the file of a format in a zip archive; yields its name too.
 
     Raises:
         SourceFileError: Within the context, if the file is damaged.
     """
     try:
-        if member is not None:
-            with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-                yield file
+        if path.suffix in (".zip", ".whl"):
+            with zipfile.ZipFile(path) as archive:
+                name = _member(archive, path, format)
+                with archive.open(name) as file:
+                    yield file, name
         elif path.suffix == ".gz":
-            with gzip.open(path) as file:
-                yield cast(IO[bytes], file)
+            with gzip.open(path) as compressed:
+                yield cast(IO[bytes], compressed), path.name
         else:
-            with path.open("rb") as file:
-                yield file
+            with path.open("rb") as plain:
+                yield plain, path.name
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise SourceFileError(
             f"{path} cannot be read, or is damaged: {error} Download it again."
         ) from error
 
 
-def members(path: pathlib.Path) -> list[str]:
-    """Returns the names of the files of a zip archive."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.namelist()
-    except (zipfile.BadZipFile, OSError) as error:
+def _member(archive: zipfile.ZipFile, path: pathlib.Path, format: str) -> str:
+    """Returns the name of the file of a format in an archive."""
+    if path.suffix == ".whl":
+        return f"{_FOLDER}/ml-100k.inter"
+    wanted = tuple(pattern.removeprefix("*") for pattern in FORMATS[format].files)
+    names = archive.namelist()
+    found = [name for name in names if name.endswith(wanted)]
+    if len(found) != 1:
         raise SourceFileError(
-            f"Expected {path} to be a zip archive: {error} Download it again."
-        ) from error
+            f"Expected one file {' or '.join(wanted)} in {path}. It contains "
+            f"{', '.join(found or names)[:200]}."
+        )
+    return found[0]
 
 
 def interactions(
@@ -208,13 +194,14 @@ def interactions(
     k_core = whole_number("k_core", k_core)
     file = find_file(pathlib.Path(path).expanduser(), format)
     columns = Columns(file)
+    if format == "movielens" and file.suffix == ".zip":
+        _check_archive(file)
     with progress(desc=f"Reading {file.name}", unit=" interactions", unit_scale=True) as bar:
         for chunk in _chunks(file, format, events):
             columns.add(chunk)
             bar.update(len(chunk.users))
-    if format == "movielens":
-        folder = file.stem if file.suffix == ".zip" else file.parent.name
-        check_number(folder, file, len(columns))
+    if format == "movielens" and file.suffix != ".zip":
+        _check_number(file, len(columns))
     return columns.interactions(k_core)
 
 
@@ -242,74 +229,41 @@ def _chunks(path: pathlib.Path, format: str, events: Sequence[str] | None) -> It
         yield from read_yambda(path, events)
         return
     chosen = FORMATS[format]
-    member = _member(path, format)
-    with opened(path, member) as file:
-        if chosen.fields and ".json" in path.name:
+    with opened(path, format) as (file, name):
+        if chosen.fields and ".json" in name:
             yield from read_json_lines(file, path, chosen.fields)
-        else:
-            layout = chosen.layout or _movielens_layout(member or path.name, path)
-            yield from read_delimited(file, path, layout)
+            return
+        layout = chosen.layout or LAYOUTS.get(pathlib.PurePosixPath(name).name)
+        if layout is None:
+            raise SourceFileError(
+                f"Expected a file of MovieLens: {', '.join(LAYOUTS)} or a zip file. "
+                f"Received: {path}."
+            )
+        yield from read_delimited(file, path, layout)
 
 
-def _member(path: pathlib.Path, format: str) -> str | None:
-    """Returns the name of the file in an archive, or None if `path` is not an archive."""
-    if path.suffix == ".whl":
-        return f"{_FOLDER}/ml-100k.inter"
-    if path.suffix != ".zip":
-        return None
-    names = members(path)
-    if format == "movielens":
-        check_archive(path)
-        wanted = list(LAYOUTS)
-    else:
-        wanted = [pathlib.PurePath(pattern).suffix for pattern in FORMATS[format].files]
-    found = [name for name in names if name.endswith(tuple(wanted))]
-    if len(found) != 1:
+def _check_archive(path: pathlib.Path) -> None:
+    """Raises a `SourceFileError` if a published zip file of MovieLens has another md5."""
+    expected, _ = _MOVIELENS.get(path.stem, (None, None))
+    found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    if expected not in (None, found):
         raise SourceFileError(
-            f"Expected one file {' or '.join(wanted)} in {path}. It contains "
-            f"{', '.join(found or names)[:200]}."
-        )
-    return found[0]
-
-
-def _movielens_layout(name: str, path: pathlib.Path) -> Layout:
-    layout = LAYOUTS.get(pathlib.PurePosixPath(name).name)
-    if layout is None:
-        raise SourceFileError(
-            f"Expected a file of MovieLens: {', '.join(LAYOUTS)} or a zip file. "
-            f"Received: {path}."
-        )
-    return layout
-
-
-def check_archive(path: pathlib.Path) -> None:
-    """Raises a `SourceFileError` if a published zip file has another md5."""
-    expected = _MD5.get(path.stem)
-    if expected is None:
-        return
-    digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb") as file:
-        for chunk in iter(lambda: file.read(1 << 20), b""):
-            digest.update(chunk)
-    if digest.hexdigest() != expected:
-        raise SourceFileError(
-            f"{path} is damaged, or is another file: expected md5 {expected}, found "
-            f"{digest.hexdigest()}. Download it again from "
-            f"https://files.grouplens.org/datasets/movielens/{path.name}."
+            f"{path} is damaged, or is another file: expected md5 {expected}, found {found}. "
+            f"Download it again from https://files.grouplens.org/datasets/movielens/{path.name}."
         )
 
 
-def check_number(folder: str, path: pathlib.Path, num_ratings: int) -> None:
+def _check_number(path: pathlib.Path, num_ratings: int) -> None:
     """Raises a `SourceFileError` if a file in a folder like ml-1m is not complete.
 
     GroupLens publishes no checksums of the extracted files.
     """
-    expected = _NUM_RATINGS.get(folder)
-    if expected is not None and num_ratings != expected:
+    _, expected = _MOVIELENS.get(path.parent.name, (None, None))
+    if expected not in (None, num_ratings):
         raise SourceFileError(
             f"Expected {expected:,} ratings in {path}, as published, but it has "
             f"{num_ratings:,}. Extract the archive again. To use only a part of the "
-            f"data, give the folder another name than {folder}."
+            f"data, give the folder another name than {path.parent.name}."
         )
 
 
@@ -341,12 +295,10 @@ class Ratings:
 
     @property
     def num_users(self) -> int:
-        """Number of users."""
         return len(self.user_names)
 
     @property
     def num_items(self) -> int:
-        """Number of items."""
         return len(self.item_names)
 
 

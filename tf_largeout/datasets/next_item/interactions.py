@@ -89,13 +89,8 @@ class Interactions:
     ) -> "Interactions":
         """Creates `Interactions` of users and items that already have numbers.
 
-        Args:
-            users: Integers `[num_interactions]`, indices of `user_names`.
-            items: Integers `[num_interactions]`, indices of `item_names`.
-            times: As in `from_columns`.
-            user_names: Strings.
-            item_names: Strings.
-            k_core: As in `datasets.interactions`.
+        Users and items are indices of `user_names` and `item_names`, which are strings. `times`
+        and `k_core` are as in `from_columns`.
 
         Raises:
             ValueError: If no interactions are left.
@@ -216,15 +211,7 @@ def _times(times: Sequence[Any] | np.ndarray) -> np.ndarray:
 def histories(
     users: np.ndarray, items: np.ndarray, times: np.ndarray | None, k_core: int
 ) -> tuple[Ragged, np.ndarray, np.ndarray]:
-    """Sorts interactions by user and time.
-
-    Args:
-        users: Integers `[num_interactions]` from 0.
-        items: Integers `[num_interactions]` from 0.
-        times: Numbers `[num_interactions]`. Interactions of equal time keep their order. None
-            keeps the order of each user's interactions.
-        k_core: Users and items with fewer interactions are removed repeatedly, until all that
-            remain have at least this number.
+    """Sorts interactions by user and time. The arguments are those of `from_numbers`.
 
     Returns:
         `(rows, kept_users, kept_items)`: the items of each user, int32 ids from 1; the old

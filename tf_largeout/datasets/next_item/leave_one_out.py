@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import seed_or_none, whole_number
-from tf_largeout.datasets.pipeline import RaggedTensor, epochs
+from tf_largeout.datasets.pipeline import Rows, epochs
 from tf_largeout.datasets.ragged import Ragged
 
 HELD_OUT = 2  # The last item of a user is for testing, the one before it for validation.
@@ -63,7 +63,7 @@ class HeldOut:
         batch_size = whole_number("batch_size", batch_size)
         with tf.device("CPU:0"):
             history, target = tf.constant(self.history), tf.constant(self.target)
-        before = RaggedTensor(self._before, tf.int32, 0)
+        before = Rows(self._before, tf.int32)
 
         def batch(rows: tf.Tensor, width: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             y = tf.gather(target, rows)
@@ -299,8 +299,8 @@ def batches_by_length(
 
     Args:
         buckets: The batches.
-        shuffle_seed: An integer: each epoch shuffles the sequences of each bucket, and then the
-            batches. All runs with this integer have the same epochs. None sorts by bucket.
+        shuffle_seed: Seed of the order of sequences in a bucket, and of batches, which differs
+            between epochs. None sorts by bucket.
         gather: Function that returns a batch, from indices of sequences and the width, int64.
     """
     num_batches = len(buckets.widths)
