@@ -106,8 +106,11 @@ def distinct_samples_with_little_memory():
 def gradients_with_little_memory():
     features, embeddings = tf.zeros([800_000, 2]), tf.Variable(tf.zeros([3, 2]))
     log_partition, weights = tf.zeros([800_000]), tf.zeros([800_000])
+    no_labels = tf.zeros([800_000, 0], tf.int64), tf.zeros([800_000, 0])
     with limited_memory(address_space() + 24 * MIB):
-        return ops.class_softmax_gradient(features, embeddings, None, log_partition, weights)
+        return gen_ops.largeout_class_softmax_gradient(
+            features, embeddings.handle, [], log_partition, weights, *no_labels
+        )
 
 
 @must_raise(SHORT)

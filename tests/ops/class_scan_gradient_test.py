@@ -82,18 +82,6 @@ def test_examples_of_weight_zero_have_no_gradient(simd_level):
     np.testing.assert_allclose(found[2], expected[2], rtol=1e-5, atol=1e-5)
 
 
-def test_the_gradient_without_labels_equals_that_of_the_log_partition():
-    problem = Problem(6, 50, 5, 1)
-    weights, label_weights = random_weights(problem)
-    log_partition = problem.statistics()[0]
-    found = class_scan_ops.class_softmax_gradient(
-        problem.features, *problem.handles, log_partition, weights
-    )
-    expected = gradients(problem, weights, 0 * label_weights)
-    for got, want in zip(found, expected, strict=True):
-        np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)
-
-
 def test_an_empty_batch_gives_gradients_of_zero():
     problem = Problem(0, 100, 5, 2)
     d_features, d_embeddings, d_bias = gradients(problem, *random_weights(problem))

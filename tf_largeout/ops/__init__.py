@@ -7,7 +7,6 @@ from tf_largeout.ops.candidate_ops import candidate_log_partition as candidate_l
 from tf_largeout.ops.candidate_ops import candidate_ranks as candidate_ranks
 from tf_largeout.ops.candidate_ops import mask_accidental_hits as mask_accidental_hits
 from tf_largeout.ops.candidate_ops import shifted_candidate_logits as shifted_candidate_logits
-from tf_largeout.ops.class_scan_ops import class_softmax_gradient as class_softmax_gradient
 from tf_largeout.ops.class_scan_ops import class_statistics as class_statistics
 from tf_largeout.ops.class_scan_ops import class_top_k as class_top_k
 from tf_largeout.ops.class_scan_ops import label_logits as label_logits

@@ -33,9 +33,9 @@ def class_statistics(
     and the logsumexp of the shards' `log_partition` is its log partition function.
 
     `log_partition` and `true_logits` have first-order gradients with respect to the features
-    and the variables. Both come from one `class_softmax_gradient`, and those of the variables
-    are dense. If `true_logits` are passed, their gradient flows to them only. A
-    `GradientTape` records the variables only if they are passed themselves, not as handles.
+    and the variables; those of the variables are dense. If `true_logits` are passed, their
+    gradient flows to them only. A `GradientTape` records the variables only if they are passed
+    themselves, not as handles.
 
     Args:
         features: float32 `[batch, dim]`.
@@ -43,29 +43,21 @@ def class_statistics(
         bias_handle: float32 variable `[N]`, its handle, or None.
         labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding. With `true_logits`,
             ids may also be N or above.
-        true_logits: float32 `[batch, num_labels]`, the logits of the labels. Defaults to None:
-            they are computed.
-        first_class: Integer of at least 0, the id of the first class row. Must be 0 without
-            `true_logits`. Defaults to 0.
+        true_logits: float32 `[batch, num_labels]`, the logits of the labels; or None.
+        first_class: The id of the first class row; 0 without `true_logits`.
         compute_dtype: "float32" or "bfloat16". With "bfloat16", features, embeddings and (in
             the gradient) probabilities are rounded to bfloat16 before they are multiplied;
-            sums, biases and results are float32. A CPU with AMX multiplies bfloat16 numbers
-            several times as fast as float32 numbers. Other CPUs round in the same way, but take
-            longer than with float32. Not available on a GPU. Defaults to "float32".
+            sums, biases and results are float32. This is faster only on CPUs with AMX. Not
+            available on a GPU.
         unit_length: Whether each row counts as the row scaled to length 1. A row shorter than
-            1e-6 is multiplied by 1e6. Without gradients, and not available on a GPU. Defaults
-            to False.
+            1e-6 is multiplied by 1e6. Without gradients, and not available on a GPU.
 
     Returns:
-        `(log_partition, true_logits, ranks)`:
-
-        * `log_partition`: float32 `[batch]`, `log(sum_c exp(o_c))` over the classes of the
-          embeddings.
-        * `true_logits`: float32 `[batch, num_labels]`, the argument or the computed logits; 0
-          for padding if computed.
-        * `ranks`: int64 `[batch, num_labels]`, the number of classes of the embeddings other
-          than the label that score higher. In a tie the lower id ranks first. N for padding,
-          and if the logit is NaN or -inf.
+        `(log_partition, true_logits, ranks)`: float32 `[batch]`, `log(sum_c exp(o_c))` over the
+        classes of the embeddings; float32 `[batch, num_labels]`, 0 for padding if computed; and
+        int64 `[batch, num_labels]`, the number of classes of the embeddings other than the
+        label that score higher. In a tie the lower id ranks first. The rank is N for padding,
+        and if the logit is NaN or -inf.
 
     Raises:
         tf.errors.InvalidArgumentError: If a shape does not match, a label is out of range,
@@ -125,14 +117,7 @@ def pack_classes(
 ) -> PackedClasses:
     """Quantizes class rows to 8 bits per number, for `class_top_k`. Runs on the CPU.
 
-    Takes about the time of two calls of `class_top_k` with one example.
-
-    Args:
-        embeddings_handle: float32 variable `[N, dim]` or its handle.
-        bias_handle: float32 variable `[N]`, its handle, or None.
-
-    Returns:
-        `PackedClasses`.
+    It takes about the time of two calls of `class_top_k` with one example.
     """
     return PackedClasses(
         *gen_ops.largeout_pack_classes(
@@ -156,20 +141,16 @@ def class_top_k(
         embeddings_handle: float32 variable `[N, dim]` or its handle.
         bias_handle: float32 variable `[N]`, its handle, or None.
         k: Integer in `[1, N]`.
-        packed: `pack_classes` of the current values of the variables, or None (default). With
-            it, a scan on a CPU reads a quarter of the bytes: bounds of the logits rule out
-            most classes, and only the others are scored in float32. The result is
-            bit-identical. If the variables have changed since, classes may be missed. Without
-            it, the op packs the classes itself for batches of 128 examples or more. Must be
-            None on a GPU.
+        packed: `pack_classes` of the current values of the variables, or None. With it, a scan
+            on a CPU reads a quarter of the bytes: bounds of the logits rule out most classes,
+            and only the others are scored in float32. The result is bit-identical. If the
+            variables have changed since, classes may be missed. Without it, the op packs the
+            classes itself for 128 examples or more. Must be None on a GPU.
         unit_length: As in `class_statistics`. `packed` must then be None.
 
     Returns:
-        `(scores, ids)`:
-
-        * `scores`: float32 `[batch, k]`, descending.
-        * `ids`: int64 `[batch, k]`. In a tie the lower id comes first. Classes whose logit is
-          NaN or -inf because of their row or bias come last.
+        `(scores, ids)`: float32 and int64 `[batch, k]`, best first; in a tie the lower id comes
+        first. Classes whose logit is NaN or -inf because of their row or bias come last.
 
     Raises:
         tf.errors.InvalidArgumentError: If features are not finite, or the logit of one of the
@@ -192,22 +173,8 @@ def packed_top_k(
     """Finds the k classes with the highest logits, from 8-bit rows alone. Runs on the CPU.
 
     The row of a class is its 8-bit numbers times its scale. For these rows, the result is
-    exact; it differs from that of `class_top_k` by the rounding of the rows. Not
-    differentiable.
-
-    Args:
-        features: float32 `[batch, dim]`, finite.
-        packed: `pack_classes` of embeddings `[num_classes, dim]`.
-        num_classes: Number of classes.
-        k: Integer in `[1, num_classes]`.
-
-    Returns:
-        `(scores, ids)`, as `class_top_k`. Classes whose row or bias was not finite come last,
-        with the score -inf.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If features are not finite, a logit of the k classes
-            overflows, or `packed` has another size.
+    exact. Arguments, results and errors are those of `class_top_k`; `packed` are the
+    `num_classes` rows. Classes whose row or bias was not finite come last, with the score -inf.
     """
     with tf.device("CPU:0"):
         return gen_ops.largeout_packed_top_k(
@@ -217,50 +184,6 @@ def packed_top_k(
             tf.cast(k, tf.int64),
             num_classes=num_classes,
         )
-
-
-def class_softmax_gradient(
-    features: tf.Tensor,
-    embeddings_handle: VariableOrHandle,
-    bias_handle: VariableOrHandle | None,
-    log_partition: tf.Tensor,
-    weights: tf.Tensor,
-    labels: tf.Tensor | None = None,
-    label_weights: tf.Tensor | None = None,
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
-    """Computes the gradient of `sum_b weights_b · log_partition_b` in one pass.
-
-    With labels, it is the gradient of `sum_b weights_b · log_partition_b + sum_bl
-    label_weights_bl · o_{y_bl}`, such as a softmax loss. Probabilities are recomputed, and
-    stored for one block of classes at a time. Examples whose weights are all 0 are skipped,
-    even if their features are NaN.
-
-    Args:
-        features: float32 `[batch, dim]`.
-        embeddings_handle: float32 variable `[N, dim]` or its handle.
-        bias_handle: float32 variable `[N]`, its handle, or None.
-        log_partition: float32 `[batch]`, from `class_statistics`.
-        weights: float32 `[batch]`.
-        labels: int64 `[batch, num_labels]` in `[-1, N)`, -1 for padding; or None (default).
-        label_weights: float32 `[batch, num_labels]`, required with `labels`.
-
-    Returns:
-        `(d_features, d_embeddings, d_bias)`: float32 `[batch, dim]`, `[N, dim]` and `[N]`;
-        `d_bias` is None without a bias.
-    """
-    if labels is None:
-        labels = tf.zeros([tf.shape(features)[0], 0], tf.int64)
-        label_weights = tf.zeros([tf.shape(features)[0], 0])
-    d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
-        features,
-        handle_of(embeddings_handle),
-        optional_handle(bias_handle),
-        log_partition,
-        weights,
-        labels,
-        label_weights,
-    )
-    return d_features, d_embeddings, d_bias[0] if d_bias else None
 
 
 @tf.RegisterGradient("LargeoutClassStatistics")

@@ -48,14 +48,10 @@ def inverted_file_search(
         k: Number of classes to find, an integer of at least 1.
 
     Returns:
-        `(scores, ids)`:
-
-        * `scores`: float32 `[batch, k]`, descending; logits computed from the quantized rows,
-          which have the values of the last fit or reassignment. -inf if fewer than `k` classes
-          are found.
-        * `ids`: int64 `[batch, k]`, -1 if fewer than `k` classes are found. Classes with a row
-          or a bias that is not finite are never found. A query that is not finite finds no
-          class.
+        `(scores, ids)`: float32 and int64 `[batch, k]`, best first, padded with -inf and -1.
+        The scores are logits of the quantized rows, which have the values of the last fit or
+        reassignment. Classes with a row or a bias that is not finite are never found. A query
+        that is not finite finds no class.
     """
     return gen_ops.largeout_inverted_file_search(
         features, *_handles(state[:6]), tf.cast(k, tf.int64), num_probes=num_probes
@@ -102,22 +98,8 @@ def inverted_file_upkeep(
 
     Fits the lists if there are none. After that, every `interval` steps, it reassigns the next
     `interval * rows_a_step` classes to their nearest lists. After one pass over all classes it
-    also fits new lists whenever nine in ten of the reassigned classes change their list.
-
-    Args:
-        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
-        bias: float32 variable `[num_classes]`, or None.
-        state: The seven variables of `inverted_file_fit`.
-        interval: Number of steps between reassignments.
-        rows_a_step: Average number of classes to reassign per step.
-        unit_length: As in `inverted_file_fit`.
-
-    Returns:
-        The operation (None when executing eagerly).
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the shape of a variable does not match, or the
-            schedule is invalid.
+    also fits new lists whenever nine in ten of the reassigned classes change their list. The
+    other arguments, the result and the errors are those of `inverted_file_fit`.
     """
     return gen_ops.largeout_inverted_file_upkeep(
         handle_of(embeddings),

@@ -7,6 +7,8 @@ from tests.fuzz import checks
 from tests.fuzz.draws import Call
 from tf_largeout import ops
 from tf_largeout.ops import class_scan_ops
+from tf_largeout.ops.devices import handle_of, optional_handle
+from tf_largeout.ops.library import gen_ops
 
 
 def class_statistics(draws):
@@ -101,25 +103,25 @@ def packed_top_k(draws):
     return Call(ops.packed_top_k, arguments, {}, check)
 
 
-def class_softmax_gradient(draws):
-    features, embeddings, bias = scan = _scan(draws)
+def largeout_class_softmax_gradient(draws):
+    features, embeddings, bias = _scan(draws)
     batch = _batch(features)
-    arguments = (*scan, draws.floats(batch), draws.floats(batch))
-    if draws.chance(0.6):
-        num_labels = draws.size() % 8
-        labels = draws.ids((batch, num_labels), _num_classes(embeddings))
-        arguments += (labels, draws.floats(batch, num_labels))
+    handles = (handle_of(embeddings), optional_handle(bias))
+    arguments = (features, *handles, draws.floats(batch), draws.floats(batch))
+    num_labels = draws.size() % 8
+    labels = draws.ids((batch, num_labels), _num_classes(embeddings))
+    arguments += (labels, draws.floats(batch, num_labels))
 
     def check(gradients):
         d_features, d_embeddings, d_bias = gradients
         checks.has_shape(d_features, *features.shape)
         checks.has_shape(d_embeddings, *embeddings.shape)
         if bias is None:
-            assert d_bias is None
+            assert not d_bias
         else:
-            checks.has_shape(d_bias, embeddings.shape[0])
+            checks.has_shape(d_bias[0], embeddings.shape[0])
 
-    return Call(ops.class_softmax_gradient, arguments, {}, check)
+    return Call(gen_ops.largeout_class_softmax_gradient, arguments, {}, check)
 
 
 def _scan(draws):
