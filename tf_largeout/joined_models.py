@@ -87,10 +87,12 @@ def _head(model: keras.Model) -> LargeOutput:
     ):
         _require_logit_ranking(model, layers[-1])
         return layers[-1]
+    last = f"the {type(layers[-1]).__name__} '{layers[-1].name}'" if layers else "missing"
     raise ValueError(
         "Each model must be a Sequential or functional model that is built and ends in a "
-        f"`LargeOutput`, its only output. Received: {model!r} with {len(outputs)} outputs. For "
-        "one of several outputs, pass keras.Model(model.inputs, model.outputs[0])."
+        f"`LargeOutput`, its only output. Received: {model!r} with {len(outputs)} outputs; its "
+        f"last layer is {last}. For one of several outputs, pass keras.Model(model.inputs, "
+        "model.outputs[0]). With other output layers, average the scores of `top_k`."
     )
 
 

@@ -139,7 +139,7 @@ FEATURES = {
     "form: bfloat16 rows, SoftmaxLoss": Feature(
         _large(embeddings_dtype="bfloat16"), _losses.SoftmaxLoss
     ),
-    "form: bfloat16 rows, inverted file": Feature(
+    "form: bfloat16 rows, 2 shards, inverted file": Feature(
         _large(SAMPLERS["inverted_file"], embeddings_dtype="bfloat16", num_shards=2)
     ),
     "form: bfloat16 rows, 2 shards, own draws, mixed_bfloat16": Feature(
@@ -158,8 +158,9 @@ FEATURES = {
     "tie: Embedding": Feature(_tied()),
     "tie: Embedding, AbsoluteSoftmaxLoss": Feature(_tied(), _losses.AbsoluteSoftmaxLoss),
     "tie: ReversibleEmbedding": Feature(_tied(), table=_reversible()),
-    "tie: untied ReversibleEmbedding": Feature(_tied(), table=_reversible(tie_weights=False)),
-    "tie: capped ReversibleEmbedding": Feature(_tied(), table=_reversible(logit_soft_cap=5.0)),
+    "tie: capped ReversibleEmbedding": Feature(
+        _tied(logit_soft_cap=0.5), table=_reversible(logit_soft_cap=0.5)
+    ),
     **{f"sampler: {name}": Feature(_large(make)) for name, make in SAMPLERS.items()},
     **{f"shards: {count}": Feature(_large(num_shards=count)) for count in (2, 7)},
     "shards: 3, AbsoluteSoftmaxLoss": Feature(

@@ -1,6 +1,7 @@
-"""Uses of a trained model, each compared with the reference. A use may raise an error."""
+"""Uses of a trained model, each compared with the reference."""
 
 import functools
+import re
 
 import keras
 import numpy as np
@@ -62,9 +63,9 @@ def logits_of(model):
 def _bias_of(head):
     if isinstance(head, tflo.layers.FactoredOutput):
         return np.asarray(head.bias, np.float64)
-    products = head.class_matrix.as_products()
-    bias = None if products is None else products[1]
-    return None if bias is None else bias.numpy().astype(np.float64)
+    paths = re.compile(rf"{head.name}/bias(_\d+)?")  # A number for each shard.
+    parts = [weight.numpy() for weight in head.weights if paths.fullmatch(weight.path)]
+    return np.concatenate(parts, dtype=np.float64) if parts else None
 
 
 def _tolerance(model):
