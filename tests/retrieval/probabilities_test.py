@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.serving import models
 from tests.slow import slow_but
 from tf_largeout import layers, losses, serving
-from tf_largeout.classes.probabilities import log_of_square
+from tf_largeout.papers.factored.factored_output import log_of_square
 from tf_largeout.retrieval import InvertedFileIndex, LSHIndex, predict_top_k
 
 N, DIM, X, K = models.N, models.DIM, models.X, models.K

@@ -5,7 +5,6 @@ there is no class; the queries, float32 `[..., dim]`; and all classes, such as a
 It returns float32 `[..., k]`, 0 where there is no class.
 """
 
-import math
 from collections.abc import Callable
 from typing import Literal, Protocol, get_args
 
@@ -86,22 +85,3 @@ def exponential(scores: tf.Tensor, queries: tf.Tensor, classes: AllScores) -> tf
 def sigmoid(scores: tf.Tensor, queries: tf.Tensor, classes: AllScores) -> tf.Tensor:
     """Returns `1 / (1 + exp(-s_c))`."""
     return tf.sigmoid(scores)
-
-
-def log_of_square(epsilon: float) -> Elementwise:
-    """Returns the function `log(s^2 + epsilon)`, without overflow of the square.
-
-    With it, `softmax` gives the probabilities of the spherical softmax. Those of the Taylor
-    softmax are proportional to `1 + o + o^2 / 2 = (s^2 + 1) / 2` for the score `s = |1 + o|`,
-    so its epsilon is 1.
-
-    Args:
-        epsilon: Above 0.
-    """
-
-    def of(scores: tf.Tensor) -> tf.Tensor:
-        size, root = tf.abs(scores), math.sqrt(epsilon)
-        larger, smaller = tf.maximum(size, root), tf.minimum(size, root)
-        return 2 * tf.math.log(larger) + tf.math.log(1 + tf.square(smaller / larger))
-
-    return of

@@ -1,6 +1,7 @@
 """`ClassOutput`: the base class of the output layers."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -402,6 +403,22 @@ class ClassOutput(keras.layers.Layer):
         """
         self._require_built("class_embeddings")
         return self.class_matrix.values()
+
+    def score_bound(self, largest: Callable[[str, tf.Tensor], float]) -> float:
+        """Returns s: neither scores of features h nor sums of terms exceed `s (1 + sum |h_i|)`.
+
+        It is the largest class weight. Exports refuse features for which scores may overflow.
+
+        Args:
+            largest: Function of the name and the values of a weight. It returns the largest
+                absolute value, and raises a ValueError if a value is not finite.
+        """
+        # Weights of samplers do not matter. They may be NaN at positions without a class.
+        return max(
+            largest(weight.name, weight.value)
+            for weight in self.weights
+            if "float" in str(weight.dtype) and not weight.name.startswith("sampler_")
+        )
 
     def changed_attributes(
         self, change: ClassChange

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import random
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any
 
 import keras
@@ -383,6 +383,12 @@ class LargeOutput(ClassOutput):
         if self.tower is None:
             return super().row_variables()
         return [] if self.tower.free_rows is None else [self.tower.free_rows]
+
+    def score_bound(self, largest: Callable[[str, tf.Tensor], float]) -> float:
+        if self.tower is None:  # the queries are scaled already
+            return super().score_bound(lambda *one: largest(*one) * (one[0] != "logit_scale"))
+        of_rows = largest("class_embeddings", self.class_embeddings())
+        return of_rows if self.bias is None else max(of_rows, largest("bias", self.bias.value))
 
     def changed_attributes(
         self, change: ClassChange

@@ -1,9 +1,10 @@
 """How large features may be before scores overflow."""
 
-import keras
+import functools
+
 import tensorflow as tf
 
-from tf_largeout.layers import ClassOutput, FactoredOutput
+from tf_largeout.layers import ClassOutput
 
 _ROWS_AT_A_TIME = 2**18
 # For rounding, and for differences between scores, such as those in a log-softmax.
@@ -14,9 +15,7 @@ def largest_features(layer: ClassOutput) -> float:
     """Returns the sum of `|h_i|` of an example up to which no score can overflow float32.
 
     Let `r = 1 + sum |h_i|`, where 1 is the factor of the bias. Then neither a score nor a sum
-    of some of its terms exceeds `r * slope`, where the slope is the largest class weight. For a
-    `FactoredOutput`, whose weights are `V U + 1 omega'`, the slope is `width * max|V| * max|U|
-    + max|omega|`.
+    of some of its terms exceeds `r * layer.score_bound`.
 
     Args:
         layer: A built layer.
@@ -24,28 +23,12 @@ def largest_features(layer: ClassOutput) -> float:
     Raises:
         ValueError: If the class weights contain NaN or infinity.
     """
-    if isinstance(layer, FactoredOutput):
-        layer.class_matrix.take_folds()
-    weights = layer.weights
-    if getattr(layer, "tower", None) is not None:  # its weights are not class rows
-        weights = [keras.Variable(layer.class_embeddings(), name="class_embeddings")]
-        weights += [] if layer.bias is None else [layer.bias]
-    # The weights of samplers do not matter. They may be NaN at positions without a class.
-    largest = {
-        weight.name: _largest(weight.value, weight.name, layer.name)
-        for weight in weights
-        if "float" in str(weight.dtype) and not weight.name.startswith("sampler_")
-    }
-    largest.pop("logit_scale", None)  # the features are scaled already
-    slope = max(largest.values())
-    if isinstance(layer, FactoredOutput):
-        width = int(layer.class_matrix.state.mixing.shape[0])
-        slope = width * largest["vectors"] * largest["mixing"] + largest["offset"]
+    slope = layer.score_bound(functools.partial(_largest, layer.name))
     highest = float(tf.float32.max)
     return min(highest, highest / _MARGIN / slope - 1) if slope else highest
 
 
-def _largest(weight: tf.Variable, name: str, owner: str) -> float:
+def _largest(owner: str, name: str, weight: tf.Tensor) -> float:
     """Returns the largest absolute value, without a copy of all rows."""
     rows = tf.reshape(weight, [-1]) if weight.shape == () else weight
     largest = 0.0

@@ -1,6 +1,7 @@
 """`FactoredOutput`: exact gradient steps whose cost does not depend on `num_classes`."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -14,9 +15,9 @@ from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
-from tf_largeout.papers.factored.factored_logits import FactoredRanking, FactoredTag
 from tf_largeout.papers.factored.factored_matrix import FactoredMatrix
 from tf_largeout.papers.factored.factored_output_ops import FactoredState
+from tf_largeout.papers.factored.factored_step import FactoredRanking, FactoredTag
 from tf_largeout.papers.factored.factored_update import (
     FactoredUpdate,
     gram_of,
@@ -24,7 +25,7 @@ from tf_largeout.papers.factored.factored_update import (
     total_of,
 )
 from tf_largeout.steps.labels import excluded_ids
-from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
+from tf_largeout.types import Config, Elementwise, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers
 
 # With few folds, they take less than 1 % of the memory of V, and little time to search.
@@ -185,7 +186,7 @@ class FactoredOutput(ClassOutput):
                 f"'{self.name}', which ranks by |logit|. Received: a layer that was trained "
                 "with another loss. Use scores='logit', or compile the model with the loss."
             )
-        log_weight = probabilities.log_of_square(epsilon)
+        log_weight = log_of_square(epsilon)
         return functools.partial(softmaxes[scores], log_weight=log_weight)
 
     def make_tag(
@@ -243,6 +244,18 @@ class FactoredOutput(ClassOutput):
         self._require_built("drift")
         found = self._update.drift(whole_number("num_probes", num_probes))
         return {name: float(value) for name, value in found.items()}
+
+    def score_bound(self, largest: Callable[[str, tf.Tensor], float]) -> float:
+        """See `ClassOutput`: `width * max|V| * max|U| + max|omega|`."""
+        self.class_matrix.take_folds()
+        found: dict[str, float] = {}
+
+        def recorded(name: str, values: tf.Tensor) -> float:
+            return found.setdefault(name, largest(name, values))
+
+        super().score_bound(recorded)  # all weights must be finite
+        width = int(self.class_matrix.state.mixing.shape[0])
+        return width * found["vectors"] * found["mixing"] + found["offset"]
 
     def take_classes(
         self, before: Any, change: ClassChange, new_rows: tf.Tensor | None
@@ -361,3 +374,22 @@ class FactoredOutput(ClassOutput):
                 f"XLA cannot compile the update of layer '{self.name}'. Received: a model that "
                 "was compiled with jit_compile=True. Leave that out."
             )
+
+
+def log_of_square(epsilon: float) -> Elementwise:
+    """Returns the function `log(s^2 + epsilon)`, without overflow of the square.
+
+    With it, `softmax` gives the probabilities of the spherical softmax. Those of the Taylor
+    softmax are proportional to `1 + o + o^2 / 2 = (s^2 + 1) / 2` for the score `s = |1 + o|`,
+    so its epsilon is 1.
+
+    Args:
+        epsilon: Above 0.
+    """
+
+    def of(scores: tf.Tensor) -> tf.Tensor:
+        size, root = tf.abs(scores), math.sqrt(epsilon)
+        larger, smaller = tf.maximum(size, root), tf.minimum(size, root)
+        return 2 * tf.math.log(larger) + tf.math.log(1 + tf.square(smaller / larger))
+
+    return of

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_largeout.arguments import real_number
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.tagged_loss import TaggedLoss
-from tf_largeout.papers.factored.factored_logits import (
+from tf_largeout.papers.factored.factored_step import (
     FactoredLabels,
     FactoredStep,
     FactoredTag,
