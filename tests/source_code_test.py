@@ -312,6 +312,18 @@ def test_files_and_functions_are_short_enough_to_read(path):
             )
 
 
+@each_of(path for path in (PACKAGE / "papers").iterdir() if path.name[0] != "_")
+def test_a_method_of_papers_has_tests_and_notes_by_its_name(path):
+    notes = re.findall("lab/\\w+", ast.get_docstring(parsed(path / "__init__.py")))
+    assert notes and (ROOT / "tests" / "papers" / path.name).is_dir()
+    row = f"| `{path.name}` |"
+    rows = [line for line in (ROOT / "lab/README.md").read_text().splitlines() if row in line]
+    found = re.findall(r"\((\w+)/README.md\)", *rows)
+    assert [f"lab/{one}" for one in found] == notes, f"{path.name} in lab/README.md"
+    missing = [one for one in notes if not (ROOT / one / "README.md").exists()]
+    assert not missing, f"{name(path)}: {missing} are not notes."
+
+
 def test_every_module_of_ops_has_a_test_of_its_name():
     modules = [path.relative_to(PACKAGE) for path in PACKAGE.rglob("*_ops.py")]
     tests = [ROOT / "tests" / path.with_name(f"{path.stem}_test.py") for path in modules]

@@ -1,1 +1,5 @@
-"""The factored output and its spherical losses (Vincent et al. 2015)."""
+"""The factored output and the spherical losses: exact steps without sampling.
+
+Papers: Vincent, de Brebisson and Bouthillier 2015; de Brebisson and Vincent 2016.
+Notes: lab/factored, lab/vincent. Tests: tests/papers/factored.
+"""
