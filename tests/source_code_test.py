@@ -312,6 +312,20 @@ def test_files_and_functions_are_short_enough_to_read(path):
             )
 
 
+@each_of((PACKAGE / "papers").rglob("*.py"))
+def test_methods_of_papers_use_only_what_the_guide_on_extending_names(path):
+    guide = (ROOT / "docs/guides/extending.md").read_text()
+    documented = set(re.findall(r"`(?:tflo\.\w+\.)?(\w+)[`(]", guide))
+    nodes = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.ImportFrom)]
+    of_core = [node for node in nodes if not node.module.startswith("tf_largeout.papers")]
+    of_core = [node for node in of_core if node.module.startswith("tf_largeout")]
+    wrong = {one.name for node in of_core for one in node.names} - documented
+    assert not wrong, (
+        f"{name(path)} imports {sorted(wrong)}, which docs/guides/extending.md does not name. "
+        "Use the base classes, or add what they lack to its last table."
+    )
+
+
 @each_of(path for path in (PACKAGE / "papers").iterdir() if path.name[0] != "_")
 def test_a_method_of_papers_has_tests_and_notes_by_its_name(path):
     notes = re.findall("lab/\\w+", ast.get_docstring(parsed(path / "__init__.py")))
