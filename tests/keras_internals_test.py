@@ -36,58 +36,59 @@ def recording_model(function, **compile_arguments):
     return model, recorder.found
 
 
-@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
-def test_predict_is_running_in_predict_alone(eager):
-    model, found = recording_model(
-        lambda x: keras_internals.is_running(keras.Model.predict), run_eagerly=eager
-    )
-    model.predict(X, verbose=0)
-    assert set(found) == {True}
-    found.clear()
-    model.fit(X, X[:, :1], verbose=0)
-    model(X)
-    assert set(found) == {False}
-
-
-def test_export_is_running_in_export(tmp_path):
-    model, found = recording_model(lambda x: keras_internals.is_running(keras.Model.export))
-    model(X)
-    assert set(found) == {False}
-    found.clear()
-    model.export(tmp_path, verbose=False)
-    assert True in found
-
-
-@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
-def test_a_step_finds_what_the_callbacks_of_fit_monitor(eager):
-    model, found = recording_model(
-        lambda x: keras_internals.monitored_names(), run_eagerly=eager
-    )
-    stop = keras.callbacks.EarlyStopping("val_loss")
-    data = X, X[:, :1]
-    callbacks = [stop, keras.callbacks.TerminateOnNaN()]
-    model.fit(*data, validation_data=data, callbacks=callbacks, verbose=0)
-    assert found and all(one == {"val_loss": "EarlyStopping"} for one in found)
-    found.clear()
-    model.compile("sgd", "mse", run_eagerly=eager)
-    model.evaluate(*data, verbose=0)
-    assert found and not any(found)
+# Methods of Keras, what a layer in them finds, as `training`, whether a model is known, and the
+# fields that are not as in `RunningStep()`.
+STOP = keras.callbacks.EarlyStopping("loss")
+RUNNING = {
+    "fit": (lambda model, x, y: model.fit(x, y, verbose=0), (True, True), {}),
+    "fit, class_weight": (
+        lambda model, x, y: model.fit(x, y, class_weight={1: 2.0}, verbose=0),
+        (True, True),
+        {"has_class_weight": True},
+    ),
+    "fit, callbacks": (
+        lambda model, x, y: model.fit(
+            x, y, callbacks=[STOP, keras.callbacks.TerminateOnNaN()], verbose=0
+        ),
+        (True, True),
+        {"monitored": {"loss": "EarlyStopping"}},
+    ),
+    "train_on_batch": (
+        lambda model, x, y: model.train_on_batch(x, y, class_weight={1: 2.0}),
+        (True, True),
+        {"has_class_weight": True},
+    ),
+    "evaluate": (lambda model, x, y: model.evaluate(x, y, verbose=0), (False, True), {}),
+    "predict": (
+        lambda model, x, y: model.predict(x, verbose=0),
+        (False, False),
+        {"is_predict": True},
+    ),
+    "predict_on_batch": (lambda model, x, y: model.predict_on_batch(x), (False, False), {}),
+    "call": (lambda model, x, y: model(x), (None, False), {}),
+}
 
 
 @pytest.mark.parametrize("eager", slow_but([False], [False, True]))
-def test_a_step_finds_class_weight(eager):
-    model, found = recording_model(
-        lambda x: keras_internals.uses_class_weight(), run_eagerly=eager
-    )
-    labels = X[:, :1]
-    model.fit(X, labels, class_weight={1: 2.0}, verbose=0)
-    model.train_on_batch(X, labels, class_weight={1: 2.0})
-    assert found and all(found)
-    found.clear()
-    model.compile("sgd", "mse", run_eagerly=eager)
-    model.fit(X, labels, sample_weight=X[:, 0], verbose=0)
-    model.evaluate(X, labels, verbose=0)
-    assert found and not any(found)
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_layer_finds_the_method_that_calls_it(name, eager):
+    method, (training, has_model), others = RUNNING[name]
+    model, found = recording_model(lambda x: keras_internals.running_step(), run_eagerly=eager)
+    method(model, X, X[:, :1])
+    expected = keras_internals.RunningStep(training, model if has_model else None, **others)
+    assert found and all(one == expected for one in found)
+
+
+@pytest.mark.parametrize("with_archive", [False, True])
+def test_a_layer_finds_an_export(with_archive, tmp_path):
+    model, found = recording_model(lambda x: keras_internals.running_step())
+    if with_archive:
+        archive = keras.export.ExportArchive()
+        archive.add_endpoint("serve", model.__call__, [tf.TensorSpec([None, 3])])
+        archive.write_out(tmp_path, verbose=False)
+    else:
+        model.export(tmp_path, verbose=False)
+    assert keras_internals.RunningStep(is_export=True) in found
 
 
 def test_the_error_of_a_check_has_no_trace_of_the_graph():
@@ -109,50 +110,8 @@ def test_the_metrics_of_a_model_are_those_that_compile_received():
     assert keras_internals.compiled_metrics(keras.Sequential()) == [[], []]
 
 
-@pytest.mark.parametrize("method", ["save_own_variables", "load_own_variables"])
-def test_the_methods_of_optimizers_that_write_files_are_running(method):
-    method_of_keras = getattr(keras.optimizers.Optimizer, method)
-    found = []
-
-    class SGD(keras.optimizers.SGD):
-        @property
-        def variables(self):
-            found.append(keras_internals.is_running(method_of_keras))
-            return super().variables
-
-    optimizer, store = SGD(), {}
-    optimizer.build([keras.Variable(X)])
-    keras.optimizers.SGD.save_own_variables(optimizer, store)
-    found.clear()
-    getattr(optimizer, method)(store)
-    assert True in found
-
-
-@pytest.mark.parametrize("eager", slow_but([False], [False, True]))
-def test_a_layer_finds_the_step_that_calls_it(eager):
-    model, found = recording_model(
-        lambda x: (
-            keras_internals.training_of_step(),
-            getattr(keras_internals.training_model(), "name", None),
-            getattr(keras_internals.model_of_step(), "name", None),
-        ),
-        run_eagerly=eager,
-    )
-    model.fit(X, X[:, :1], verbose=0)
-    assert set(found) == {(True, model.name, model.name)}
-    found.clear()
-    model.evaluate(X, X[:, :1], verbose=0)
-    assert set(found) == {(False, None, model.name)}
-    found.clear()
-    model.predict(X, verbose=0)
-    assert set(found) == {(False, None, None)}
-    found.clear()
-    model(X)
-    assert set(found) == {(None, None, None)}
-
-
 def test_a_step_that_autograph_has_converted_is_found():
-    model, found = recording_model(lambda x: keras_internals.training_of_step())
+    model, found = recording_model(lambda x: keras_internals.running_step().training)
 
     class Model(keras.Model):
         def train_step(self, data):
@@ -189,15 +148,6 @@ def test_the_optimizer_of_a_first_step_is_built_before_its_trace(own_step):
     if not own_step:
         model.fit(X, X[:, :1], verbose=0)
         assert model.optimizer.iterations == 1
-
-
-def test_two_calls_have_the_frames_of_their_caller_in_common():
-    def inner():
-        return keras_internals.call_stack()
-
-    first, second = keras_internals.call_stack(), inner()
-    depth = first.index(id(inspect.currentframe())) + 1
-    assert first[:depth] == second[:depth] and len(second) == len(first) + 1
 
 
 @pytest.mark.parametrize("module", [keras.losses, keras.metrics], ids=["losses", "metrics"])

@@ -10,9 +10,9 @@ Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21, and with Keras 3
 TensorFlow 2.18, 2.19 and 2.20.
 """
 
+import dataclasses
 import inspect
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -22,6 +22,10 @@ _TRAINING_OF_STEP = {"train_step": True, "test_step": False, "predict_step": Fal
 _METHODS_OF_KERAS = {
     name: getattr(keras.Model, name)
     for name in ("train_step", "compute_loss", "compute_metrics")
+}
+_CODE = {
+    name: inspect.unwrap(getattr(keras.Model, name)).__code__
+    for name in ("fit", "predict", "train_on_batch")
 }
 _VARIABLE_LISTS = ("_variables", "_trainable_variables")
 _COLUMN_SLOTS = "_c"  # of Adafactor: one value per column of a matrix
@@ -36,48 +40,73 @@ _AVERAGES = "_model_variables_moving_average"
 NO_TRACE = "{{node of tf_largeout}}"
 
 
-def is_running(method: Callable[..., Any]) -> bool:
-    """Returns whether a Keras method, such as `keras.Model.export`, is on the call stack.
+@dataclasses.dataclass(frozen=True)
+class RunningStep:
+    """What of Keras calls a layer, a loss or a metric.
 
-    Relies on: frames of the call stack, and Keras's decorators setting `__wrapped__`.
-
-    Args:
-        method: A method that Keras defines. An override of it does not count, unless it calls
-            Keras's method.
+    Attributes:
+        training: Whether the innermost step of a model trains; None outside of a step.
+        model: The model of that step, if it is a `train_step` or a `test_step`; else None.
+        is_predict: Whether it is a step of `keras.Model.predict`.
+        is_export: Whether `keras.Model.export`, or a `keras.export.ExportArchive`, traces it.
+        has_class_weight: Whether Keras makes the weights of the step from `class_weight`.
+        monitored: The values that callbacks of the current `fit` monitor, each with the name
+            of the class of the callback. If a `fit` runs inside another one, it is the inner
+            one.
     """
-    code = inspect.unwrap(method).__code__
-    return any(frame.f_code is code for frame in _frames())
+
+    training: bool | None = None
+    model: keras.Model | None = None
+    is_predict: bool = False
+    is_export: bool = False
+    has_class_weight: bool = False
+    monitored: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def training_of_step() -> bool | None:
-    """Returns whether the innermost model step on the call stack trains; None without a step.
+def running_step() -> RunningStep:
+    """Returns what of Keras is on the call stack. Only this function reads the call stack.
 
-    Keras passes `training=True` to the layers of a subclassed model only if the `call` of the
-    model has an argument `training`. Without this function, a sampled loss would silently
-    become exact in such a model, and each step would take O(num_classes) time.
+    Keras leaves no other way: it passes `training=True` to the layers of a subclassed model
+    only if the `call` of the model has an argument `training`. Otherwise, a sampled loss would
+    silently become exact, and each step would take O(num_classes) time. It tells neither a
+    layer nor a loss about the model and what it was compiled with, nor about the arguments of
+    `fit`, nor that a model is exported.
 
-    Relies on: frames of the call stack, and the method names `train_step`, `test_step` and
-    `predict_step`, to which AutoGraph adds the prefix `tf__`.
+    Relies on: frames of the call stack; the method names `train_step`, `test_step` and
+    `predict_step`, to which AutoGraph adds the prefix `tf__`; `__wrapped__`, which Keras's
+    decorators set; `class_weight` of `fit` and `train_on_batch`; the method `write_out` of
+    archives; the local variable `callbacks` of `fit`, a `CallbackList` with the attribute
+    `callbacks`; and the attribute `monitor` of `EarlyStopping`, `ModelCheckpoint`,
+    `ReduceLROnPlateau` and others.
     """
-    for name, _ in _steps_on_the_stack():
-        return _TRAINING_OF_STEP[name]
-    return None
+    found: dict[str, Any] = {}
+    frame = inspect.currentframe()
+    while frame is not None:
+        name = frame.f_code.co_name.removeprefix("tf__")
+        if name in _TRAINING_OF_STEP and "training" not in found:
+            model = frame.f_locals.get("self")
+            if isinstance(model, keras.Model):
+                found["training"] = _TRAINING_OF_STEP[name]
+                found["model"] = None if name == "predict_step" else model
+        elif frame.f_code is _CODE["predict"]:
+            found["is_predict"] = True
+        elif name == "write_out":
+            found["is_export"] = True
+        elif frame.f_code in (_CODE["fit"], _CODE["train_on_batch"]):
+            weights = frame.f_locals.get("class_weight")
+            found.setdefault("has_class_weight", bool(weights))
+            if name == "fit":
+                found.setdefault("monitored", _monitored(frame.f_locals.get("callbacks")))
+        frame = frame.f_back
+    return RunningStep(**found)
 
 
-def training_model() -> keras.Model | None:
-    """Returns the model whose `train_step` is on the call stack, or None.
-
-    Relies on: the same as `training_of_step`.
-    """
-    return next((model for name, model in _steps_on_the_stack() if name == "train_step"), None)
-
-
-def model_of_step() -> keras.Model | None:
-    """Returns the model whose `train_step` or `test_step` is on the call stack, or None.
-
-    Relies on: the same as `training_of_step`.
-    """
-    return next((one for name, one in _steps_on_the_stack() if name != "predict_step"), None)
+def _monitored(callbacks: Any) -> dict[str, str]:
+    return {
+        one.monitor: type(one).__name__
+        for one in getattr(callbacks, "callbacks", [])
+        if isinstance(getattr(one, "monitor", None), str)
+    }
 
 
 def compiled_metrics(model: keras.Model) -> list[Any]:
@@ -91,42 +120,6 @@ def compiled_metrics(model: keras.Model) -> list[Any]:
         getattr(compiled, name, None) or []
         for name in ("_user_metrics", "_user_weighted_metrics")
     ]
-
-
-def monitored_names() -> dict[str, str]:
-    """Returns the names of the values that callbacks of the current `fit` monitor.
-
-    The result maps each name to the name of the class of the callback. If a `fit` runs inside
-    another one, it is the inner one.
-
-    Relies on: frames of the call stack; the local variable `callbacks` of Keras's `fit`, a
-    `CallbackList` with the attribute `callbacks`; and the attribute `monitor` of
-    `EarlyStopping`, `ModelCheckpoint`, `ReduceLROnPlateau` and others.
-    """
-    code = inspect.unwrap(keras.Model.fit).__code__
-    for frame in _frames():
-        if frame.f_code is code:
-            found = getattr(frame.f_locals.get("callbacks"), "callbacks", [])
-            return {
-                one.monitor: type(one).__name__
-                for one in found
-                if isinstance(getattr(one, "monitor", None), str)
-            }
-    return {}
-
-
-def uses_class_weight() -> bool:
-    """Returns whether Keras makes the weights of the current step from `class_weight`.
-
-    Relies on: frames of the call stack, and the argument `class_weight` of `fit` and
-    `train_on_batch`.
-    """
-    methods = (keras.Model.fit, keras.Model.train_on_batch)
-    codes = [inspect.unwrap(method).__code__ for method in methods]
-    for frame in _frames():
-        if frame.f_code in codes:
-            return bool(frame.f_locals.get("class_weight"))
-    return False
 
 
 def build_optimizer(model: keras.Model) -> None:
@@ -154,14 +147,6 @@ def build_optimizer(model: keras.Model) -> None:
 def _unlisted(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
     """Creates a variable that no `tf.function` that is being traced counts as its own."""
     return create(**{**kwargs, "experimental_enable_variable_lifting": False})
-
-
-def call_stack() -> list[int]:
-    """Returns the identities of the frames of the call stack, outermost first.
-
-    Relies on: frames of the call stack.
-    """
-    return [id(frame) for frame in _frames()][::-1]
 
 
 def compile_names(get: Callable[..., Any]) -> dict[str, type]:
@@ -395,23 +380,6 @@ def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:
     `tf.distribute.ParameterServerStrategy`.
     """
     return tf.__internal__.distribute.ShardedVariable(variables, name)
-
-
-def _frames() -> Iterator[types.FrameType]:
-    """Yields the frames of the call stack, innermost first."""
-    frame = inspect.currentframe()
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
-
-
-def _steps_on_the_stack() -> Iterator[tuple[str, keras.Model]]:
-    """Yields the steps of models on the call stack, innermost first: method name and model."""
-    for frame in _frames():
-        name = frame.f_code.co_name.removeprefix("tf__")
-        model = frame.f_locals.get("self")
-        if name in _TRAINING_OF_STEP and isinstance(model, keras.Model):
-            yield name, model
 
 
 def _has_methods_of_keras(model: keras.Model, *names: str) -> bool:

@@ -1,4 +1,4 @@
-"""Keras's `model.export` has logits of all classes, and no state of training."""
+"""Keras's exports have logits of all classes; those of an archive have no state of training."""
 
 import keras
 import numpy as np
@@ -31,29 +31,45 @@ def built(head):
 
 
 def exported(model, folder):
-    """Returns the size of the file of variables, and the logits for `models.X`."""
+    """Returns the logits for `models.X` of an export of the model."""
     model.export(folder, verbose=False)
+    loaded = tf.saved_model.load(str(folder))
+    return loaded.serve(tf.constant(models.X))
+
+
+def archived(model, folder):
+    """Returns the size of the file of variables of an archive, and the logits."""
+    archive = keras.export.ExportArchive()
+    archive.add_endpoint("serve", model.__call__, [tf.TensorSpec([None, DIM])])
+    archive.write_out(folder, verbose=False)
     loaded = tf.saved_model.load(str(folder))
     size = sum(one.stat().st_size for one in (folder / "variables").iterdir())
     return size, loaded.serve(tf.constant(models.X))
 
 
 @pytest.mark.parametrize("name", slow_but(["lsh", "factored"], HEADS))
-def test_the_export_has_the_class_weights_once_and_no_training_state(name, tmp_path):
+def test_an_archive_has_the_class_weights_once_and_no_training_state(name, tmp_path):
     model = built(HEADS[name]())
-    size, logits = exported(model, tmp_path / "model")
+    size, logits = archived(model, tmp_path / "model")
     assert N * ROW < size < 1.06 * N * ROW
     np.testing.assert_allclose(logits, model(models.X), rtol=1e-5, atol=1e-6)
     saved = tf.train.list_variables(str(tmp_path / "model" / "variables" / "variables"))
     assert sum(shape == [N, DIM] or shape == [N, DIM + 1] for _, shape in saved) == 1
 
 
-def test_the_export_contains_the_clusters_of_a_hierarchical_output(tmp_path):
+def test_an_archive_contains_the_clusters_of_a_hierarchical_output(tmp_path):
     model = built(layers.HierarchicalOutput(N))
-    size, logits = exported(model, tmp_path / "model")
+    size, logits = archived(model, tmp_path / "model")
     values = [one.value for one in model.weights]
     assert size < 1.06 * sum(one.dtype.size * one.shape.num_elements() for one in values)
     np.testing.assert_allclose(logits, model(models.X), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", slow_but(["lsh"], HEADS))
+def test_an_export_of_a_model_has_its_logits(name, tmp_path):
+    model = built(HEADS[name]())
+    logits = exported(model, tmp_path / "model")
+    np.testing.assert_allclose(logits, model(models.X), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -105,14 +121,5 @@ def test_a_model_trained_on_replicas_is_exported(tmp_path):
         model = models.dense(models.head("uniform"))
         model.compile(optimizers.LazyAdam(0.1), losses.SampledSoftmaxLoss())
     model.fit(models.X[:4], np.arange(4), verbose=0)
-    _, logits = exported(model, tmp_path / "model")
+    logits = exported(model, tmp_path / "model")
     np.testing.assert_allclose(logits, model(models.X), rtol=1e-5, atol=1e-6)
-
-
-def test_a_custom_export_has_all_variables():
-    class WithExport(keras.Sequential):
-        def export(self, path):
-            return [one.path for one in self.variables]
-
-    model = WithExport([keras.Input([DIM]), layers.LargeOutput(N, "uniform")])
-    assert len(model.export("nowhere")) == len(model.weights) == 3

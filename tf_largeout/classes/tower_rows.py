@@ -16,7 +16,7 @@ from tf_largeout.classes.row_sources import (
     new_rows,
     tables_of,
 )
-from tf_largeout.keras_internals import training_of_step
+from tf_largeout.keras_internals import running_step
 from tf_largeout.ops import row_ops
 
 _COMPUTED_AT_ONCE = 4096
@@ -85,7 +85,7 @@ class TowerRows(RowSource):
 
     def logits(self, queries: tf.Tensor) -> tf.Tensor:
         """See `ClassScorer.logits`; with gradients, unless `evaluate` or `predict` runs."""
-        if training_of_step() is False:
+        if running_step().training is False:
             return self.current().logits(queries)
         rows = tf.cast(self._all_rows(), queries.dtype)
         logits = tf.tensordot(queries, rows, axes=[[-1], [1]])
@@ -193,7 +193,7 @@ def _dots(rows: tf.Tensor, features: tf.Tensor) -> tuple[tf.Tensor, Any]:
 
 def _trains() -> bool:
     """Returns whether rows are needed for training. In a custom training loop, always True."""
-    return training_of_step() is not False
+    return running_step().training is not False
 
 
 def _fingerprint(weight: Any, place: int) -> tf.Tensor:

@@ -15,6 +15,7 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.classes.float_arrays import as_float32
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
+from tf_largeout.keras_internals import RunningStep
 from tf_largeout.ops import devices
 from tf_largeout.steps.compiled import check_compiled
 from tf_largeout.steps.labels import excluded_ids
@@ -97,16 +98,6 @@ class ClassOutput(keras.layers.Layer):
         self._num_predicted_bytes, self._has_warned = 0, False
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
-
-    @property
-    def variables(self) -> list[keras.Variable]:
-        """All variables of the layer; none during `keras.Model.export`.
-
-        `export` saves the variables that the exported function reads. It would also save all
-        variables that this property returns. These would be a second copy of the same
-        variables, and the state that only training needs.
-        """
-        return [] if keras_internals.is_running(keras.Model.export) else super().variables
 
     @property
     def ranking(self) -> str:
@@ -291,21 +282,25 @@ class ClassOutput(keras.layers.Layer):
         # The dense reads are in a separate function. TensorFlow orders each read of a variable
         # before later updates of it. So in the outer function, the reads would run even if no
         # operation used the logits.
-        in_graph, logits = tf.inside_function(), self._logits
-        dense = tf.function(logits, autograph=False) if in_graph else logits
+        running = keras_internals.running_step()
+
+        def logits(features: tf.Tensor) -> tf.Tensor:
+            return self._logits(features, running)
+
+        dense = tf.function(logits, autograph=False) if tf.inside_function() else logits
         if training is None:
-            training = keras_internals.training_of_step()
-        model = keras_internals.training_model()
-        if model is not None:
-            keras_internals.build_optimizer(model)
-        check_compiled(self, training)
+            training = running.training
+        if running.model is not None:
+            if running.training:
+                keras_internals.build_optimizer(running.model)
+            check_compiled(self, running.model, training)
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
-        if keras_internals.is_running(keras.Model.predict) and not are_logits_left_out():
+        if running.is_predict and not are_logits_left_out():
             self._count_predictions(features)
         return self.make_tag(features, training, exclude).attach_to(dense(features))
 
-    def _logits(self, features: tf.Tensor) -> tf.Tensor:
+    def _logits(self, features: tf.Tensor, running: RunningStep) -> tf.Tensor:
         if are_logits_left_out():
             return self.placeholder_logits(features, 0.0)
         return self.class_matrix.logits(self.queries(features))

@@ -17,6 +17,7 @@ from tf_largeout.classes.logit_form import LogitForm
 from tf_largeout.classes.row_sources import RowSource, tables_of
 from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.classes.tower_rows import TowerRows
+from tf_largeout.keras_internals import RunningStep
 from tf_largeout.layers import large_output_arguments as arguments
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
@@ -255,12 +256,12 @@ class LargeOutput(ClassOutput):
             if self._sampler_follows_rows():  # never with several shards
                 self.class_matrix.shards()[0].on_rows_changed(self._notify_sampler)
 
-    def _logits(self, features: tf.Tensor) -> tf.Tensor:
+    def _logits(self, features: tf.Tensor, running: RunningStep) -> tf.Tensor:
         # TensorFlow does not remove the operations of an encoder that nothing reads, such as
         # the gather of a `keras.layers.Embedding`.
-        if self.tower is not None and are_unread(self):
+        if self.tower is not None and running.training and are_unread(self, running.model):
             return self.placeholder_logits(features, math.nan)
-        return super()._logits(features)
+        return super()._logits(features, running)
 
     def _add_tables(self, dim: int) -> RowSource:
         if self._tied is None:

@@ -10,8 +10,8 @@ from tf_largeout import checks
 from tf_largeout.arguments import is_whole
 from tf_largeout.keras_internals import (
     mask_of,
+    running_step,
     set_mask,
-    uses_class_weight,
 )
 from tf_largeout.packed_arrays import unpack
 from tf_largeout.steps.labels import Labels, per_example
@@ -215,7 +215,7 @@ def _check_class_weight(y_true: TensorLike) -> None:
     Keras would silently use the weight of the column with the largest value.
     """
     shape = tf.TensorShape(y_true.shape)
-    if shape.rank in (None, 0, 1) or shape[-1] == 1 or not uses_class_weight():
+    if shape.rank in (None, 0, 1) or shape[-1] == 1 or not running_step().has_class_weight:
         return
     raise ValueError(
         "`class_weight` needs one label per example, labels of shape [batch]. Received labels "

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.keras_internals import mask_of, monitored_names
+from tf_largeout.keras_internals import mask_of, running_step
 from tf_largeout.steps.labels import Labels, per_example
 from tf_largeout.steps.output_tag import OutputTag, tag_of
 from tf_largeout.steps.step import Step
@@ -89,7 +89,7 @@ class TaggedMetric(keras.metrics.Metric):
         super().reset_state()
 
     def _warn_of_monitors(self) -> None:
-        callback = monitored_names().get(self.name)
+        callback = running_step().monitored.get(self.name)
         if callback is None or self._has_warned_of_monitors:
             return
         self._has_warned_of_monitors = True

@@ -21,11 +21,6 @@ from tf_largeout.variables import (
 )
 from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
 
-_OF_FILES = (
-    keras.optimizers.Optimizer.save_own_variables,
-    keras.optimizers.Optimizer.load_own_variables,
-)
-
 
 class RowStep(NamedTuple):
     """What an optimizer needs in order to update the rows of a variable that have a gradient.
@@ -143,14 +138,13 @@ class RowSparse(keras.optimizers.Optimizer):
 
     @property
     def variables(self) -> list[keras.Variable | sharded_table.ShardedTable]:
-        """The variables. While Keras reads or writes a file, shards are joined to tables.
+        """The variables, with a table instead of the slots of its shards.
 
         So a file does not depend on the number of shards, even if another Keras optimizer wraps
-        this one.
+        this one, and writes its own variables and these.
         """
         found: list[keras.Variable] = super().variables
-        in_file = any(map(keras_internals.is_running, _OF_FILES))
-        return sharded_table.join_shards(found) if in_file else found
+        return sharded_table.join_shards(found)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)

@@ -18,21 +18,17 @@ _with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_keras_metrics: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def check_compiled(layer: Any, training: bool | None) -> None:
+def check_compiled(layer: Any, model: keras.Model, training: bool | None) -> None:
     """Warns, once per layer, about parts of a compiled model that do not fit an output layer.
 
-    It must be called in a step. Without a compiled model on the call stack, it does nothing.
-
     Args:
-        layer: The output layer, a `ClassOutput`, which is called in the step.
+        layer: The output layer, a `ClassOutput`, which is called in a step.
+        model: The model of the step.
         training: Whether the step trains.
 
     Raises:
         ValueError: If a Keras optimizer trains rows in bfloat16.
     """
-    model = keras_internals.model_of_step()
-    if model is None:
-        return
     places = list(outputs_of(layer, model))
     losses = [_keras_loss(part_of(getattr(model, "loss", None), model, one)) for one in places]
     if layer not in _with_other_loss:
@@ -181,7 +177,7 @@ def _is_of_keras(member: Any) -> bool:
     return str(member.__module__).startswith("keras.")
 
 
-def are_unread(layer: Any) -> bool:
+def are_unread(layer: Any, model: keras.Model | None) -> bool:
     """Returns whether nothing reads the logits of an output layer in the current step of `fit`.
 
     This is known if the layer is an output of the model that is trained, no other layer takes
@@ -190,8 +186,8 @@ def are_unread(layer: Any) -> bool:
 
     Args:
         layer: The output layer, called in a step.
+        model: The model that is trained; None if it is not known.
     """
-    model = keras_internals.training_model()
     if model is None or not keras_internals.has_standard_step(model):
         return False
     places = list(outputs_of(layer, model))

@@ -9,11 +9,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout import keras_internals
 from tf_largeout.arguments import MOST_CLASSES, boolean, real_number, whole_number
 from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.probabilities import Probabilities, Scores
+from tf_largeout.keras_internals import RunningStep, running_step
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.papers.factored.factored_matrix import FactoredMatrix
 from tf_largeout.papers.factored.factored_output_ops import FactoredState
@@ -328,15 +328,15 @@ class FactoredOutput(ClassOutput):
             return tf.convert_to_tensor(self._rate_weight.value)
         return tf.cast(self._schedule(self._update.state().steps), tf.float64)
 
-    def _logits(self, features: tf.Tensor) -> tf.Tensor:
+    def _logits(self, features: tf.Tensor, running: RunningStep) -> tf.Tensor:
         matrix, vectors = self.class_matrix, self.class_matrix.state.vectors.value
-        if keras_internals.is_running(keras.Model.export):
+        if running.is_export:
             with tf.init_scope():  # now, so that the exported function need not do it
                 matrix.take_folds()
             return matrix.logits_by(features, vectors)
-        if keras_internals.training_of_step() is False:  # once for all batches of `evaluate`
+        if running.training is False:  # once for all batches of `evaluate`
             matrix.take_folds()
-        return super()._logits(features)
+        return super()._logits(features, running)
 
     def _loss_scale(self) -> tf.Tensor:
         """Returns what the gradients of the step are multiplied by, a float64 scalar.
@@ -345,8 +345,9 @@ class FactoredOutput(ClassOutput):
             ValueError: In a step that the exact update does not support.
         """
         self._refuse_replicas()
-        model = keras_internals.training_model()
-        if model is None:
+        running = running_step()
+        model = running.model
+        if model is None or not running.training:
             return tf.constant(1.0, tf.float64)
         self._refuse_step_of(model)
         return tf.cast(model.optimizer.scale_loss(tf.constant(1.0)), tf.float64)

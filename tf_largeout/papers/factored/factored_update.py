@@ -1,13 +1,13 @@
 """The gradient step of a `FactoredOutput`, which updates its weights in the backward pass."""
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
 
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.classes.trained_calls import TrainedCall, TrainedCalls
 from tf_largeout.papers.factored.factored_output_ops import (
     FactoredScores,
     FactoredState,
@@ -81,7 +81,13 @@ class FactoredUpdate:
         owner: str,
     ) -> None:
         self._weights, self.anchor, self._learning_rate = weights, anchor, learning_rate
-        self._calls = TrainedCalls(owner)
+        self._owner = owner
+        # Updates that have been traced or run, in all, and the last one of each graph.
+        self._num_updates = 0
+        self._last_update: weakref.WeakKeyDictionary[Hashable, int] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._undo: Callable[[], None] = lambda: None  # the last update in eager execution
 
     @property
     def dtype(self) -> str:
@@ -113,13 +119,11 @@ class FactoredUpdate:
                 the step of the loss without this factor.
             update: Whether to update the weights; otherwise only the features get a gradient.
         """
-        call = TrainedCall(self._calls)
+        num_before = self._num_updates
 
-        def step(
-            labels: tf.Tensor, slopes: Spheres, found: FactoredScores, losses: list[Any]
-        ) -> tf.Tensor:
+        def step(labels: tf.Tensor, slopes: Spheres, found: FactoredScores) -> tf.Tensor:
             if update:
-                call.make_step(losses)
+                self._count_update(num_before, labels)
             by_features = factored_output_step(
                 features,
                 labels,
@@ -133,7 +137,53 @@ class FactoredUpdate:
             )
             return tf.cast(loss_scale * by_features, features.dtype)
 
-        return LearningBatch(features, self.anchor, self.state(), step, call)
+        return LearningBatch(features, self.anchor, self.state(), step)
+
+    def _count_update(self, num_before: int, labels: tf.Tensor) -> None:
+        """Must be called before each update of the weights.
+
+        The losses of all calls of the layer are computed from the weights before the update. So
+        an update is wrong if another one follows the call that it belongs to. While TensorFlow
+        traces a function, nothing is executed, so the second update that is traced raises an
+        error before a weight changes. In eager execution, the first update is undone.
+
+        Args:
+            num_before: Number of updates at the call.
+            labels: The labels of the update, which determine the rows that it changes.
+
+        Raises:
+            ValueError: If another call trains the layer in the same step.
+        """
+        is_eager = tf.executing_eagerly()
+        place: Hashable = self if is_eager else tf.constant(0).graph
+        is_second = self._last_update.get(place, 0) > num_before
+        self._num_updates += 1
+        self._last_update[place] = self._num_updates
+        if is_second:
+            if is_eager:
+                self._undo()
+            raise ValueError(
+                f"Layer '{self._owner}' was called twice in one training step, with a loss on "
+                "each call. Its weights are updated once per batch, in the backward pass of "
+                "one call. Concatenate the inputs and call the layer once."
+            )
+        if is_eager:
+            self._undo = self._restoring(labels)
+
+    def _restoring(self, labels: tf.Tensor) -> Callable[[], None]:
+        """Returns a function that restores what an update for some labels changes."""
+        labels, state = tf.reshape(labels, [-1]), self.state()
+        rows = tf.unique(tf.boolean_mask(labels, labels >= 0))[0]
+        by_class = [(one, tf.gather(one, rows)) for one in (state.vectors, state.seen)]
+        others = [(one, tf.identity(one)) for one in state[1:-1]]
+
+        def restore() -> None:
+            for variable, values in by_class:
+                variable.scatter_update(tf.IndexedSlices(values, rows))
+            for variable, values in others:
+                variable.assign(values)
+
+        return restore
 
     def drift(self, num_probes: int) -> dict[str, tf.Tensor]:
         """See `FactoredOutput.drift`."""
@@ -172,9 +222,8 @@ class LearningBatch:
         anchor: As in `FactoredUpdate`.
         state: The weights.
         step: Takes the step and returns the derivative with respect to the features. Its
-            arguments are labels `[B, L]`, the derivatives with respect to their `Spheres`,
-            their `FactoredScores`, and the result of `call.new_loss` for each loss.
-        call: The call of the layer.
+            arguments are labels `[B, L]`, the derivatives with respect to their `Spheres`, and
+            their `FactoredScores`.
     """
 
     def __init__(
@@ -182,11 +231,10 @@ class LearningBatch:
         features: tf.Tensor,
         anchor: keras.Variable,
         state: FactoredState,
-        step: Callable[[tf.Tensor, Spheres, FactoredScores, list[Any]], tf.Tensor],
-        call: TrainedCall,
+        step: Callable[[tf.Tensor, Spheres, FactoredScores], tf.Tensor],
     ) -> None:
-        self._state, self._step, self._call = state, step, call
-        self._learnt: list[tuple[tf.Tensor, tuple[tf.Tensor, ...], FactoredScores, Any]] = []
+        self._state, self._step = state, step
+        self._learnt: list[tuple[tf.Tensor, tuple[tf.Tensor, ...], FactoredScores]] = []
         self._features = self._stepping(features, tf.convert_to_tensor(anchor))
 
     def spheres(self, labels: tf.Tensor) -> Spheres:
@@ -195,10 +243,9 @@ class LearningBatch:
         @tf.custom_gradient
         def of(features: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., tf.Tensor]]:
             found = factored_output_scores(features, labels, self._state)
-            loss = self._call.new_loss()
 
             def gradient(*slopes: tf.Tensor) -> tf.Tensor:
-                self._learnt.append((labels, slopes, found, loss))
+                self._learnt.append((labels, slopes, found))
                 return tf.zeros_like(features)
 
             return (found.q, found.s, found.a), gradient
@@ -211,13 +258,13 @@ class LearningBatch:
         @tf.custom_gradient
         def of(features: tf.Tensor, anchor: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
             def gradient(_: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                labels, slopes, found, losses = zip(*self._learnt, strict=True)
+                labels, slopes, found = zip(*self._learnt, strict=True)
                 self._learnt.clear()
                 by_squares, by_sums, by_logits = zip(*slopes, strict=True)
                 sums = Spheres(
                     tf.add_n(by_squares), tf.add_n(by_sums), tf.concat(by_logits, axis=1)
                 )
-                by_features = self._step(tf.concat(labels, axis=1), sums, found[0], [*losses])
+                by_features = self._step(tf.concat(labels, axis=1), sums, found[0])
                 return by_features, tf.zeros_like(anchor)
 
             return tf.identity(features), gradient
