@@ -160,7 +160,7 @@ def test_training_ranks_count_a_class_of_head_and_tail_once():
     losses.SampledSoftmaxLoss()(problem.labels, logits)
     tag = logits._largeout_tag
     labels = tag.labels(problem.labels)
-    step = tag.step(labels, tag.have_labels(labels)).step
+    step = tag.step(labels, labels.counted).step
     scores = problem.features @ problem.embeddings.T + problem.bias
     for row, ranks in enumerate(step.label_ranks().numpy()):
         positives = [y for y in problem.labels[row] if y >= 0]

@@ -17,6 +17,7 @@ from tf_largeout.classes.float_arrays import as_float32
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
 from tf_largeout.keras_internals import RunningStep
 from tf_largeout.ops import devices
+from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.steps.compiled import check_compiled
 from tf_largeout.steps.labels import excluded_ids
 from tf_largeout.steps.output_tag import Head, OutputTag, Ranking, are_logits_left_out
@@ -75,6 +76,8 @@ class ClassOutput(keras.layers.Layer):
     num_classes: int
     class_matrix: ClassScorer
     rankings: tuple[str, ...] = ("logit",)
+    sampler: Sampler | None = None  # only a `LargeOutput` has one
+    seed_state: keras.Variable | None = None
     ranking_class: type[Ranking] = Ranking
     tag_class: type[OutputTag] = OutputTag
 
@@ -222,7 +225,7 @@ class ClassOutput(keras.layers.Layer):
 
     def head(self) -> Head:
         """Returns what the steps of the layer need of it."""
-        return Head(self.name, self.class_matrix, self._ranking, self.queries)
+        return Head(self.name, self.class_matrix, self._ranking, self.sampler, self.seed_state)
 
     def step(
         self,
@@ -265,12 +268,10 @@ class ClassOutput(keras.layers.Layer):
     def queries(self, features: tf.Tensor) -> tf.Tensor:
         """Returns the vectors whose inner products with the class rows are the logits.
 
-        By default the features.
-
         Args:
             features: Float `[..., dim]`, the input of the layer.
         """
-        return features
+        return self.class_matrix.form.queries(features)
 
     def call(
         self,
@@ -303,7 +304,7 @@ class ClassOutput(keras.layers.Layer):
     def _logits(self, features: tf.Tensor, running: RunningStep) -> tf.Tensor:
         if are_logits_left_out():
             return self.placeholder_logits(features, 0.0)
-        return self.class_matrix.logits(self.queries(features))
+        return self.class_matrix.logits(self.class_matrix.form.queries(features))
 
     def placeholder_logits(self, features: tf.Tensor, value: float) -> tf.Tensor:
         """Returns a tensor with the shape and dtype of the logits, filled with one value."""

@@ -1,6 +1,5 @@
 """`LargeOutput`: the last layer of a model with very many classes."""
 
-import dataclasses
 import math
 import random
 from collections.abc import Callable, Mapping, MutableMapping
@@ -23,7 +22,7 @@ from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
 from tf_largeout.steps.compiled import are_unread
-from tf_largeout.steps.output_tag import Head, OutputTag, SampledTag
+from tf_largeout.steps.output_tag import SampledTag
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import (
     initializers,
@@ -232,6 +231,8 @@ class LargeOutput(ClassOutput):
         if self.tower is not None and self.class_matrix is None:
             self.built = False  # as above
             self.tower.find_encoder(features)
+        if self._tied is not None and self.class_matrix is not None:
+            self._tied.check_shared(self.embeddings)
         return super().__call__(features, *args, **kwargs)
 
     def _add_weights(self, dim: int) -> None:
@@ -354,27 +355,6 @@ class LargeOutput(ClassOutput):
     def scale_value(self) -> float | tf.Tensor:
         """Returns the number that multiplies the logits before the bias; float32 if learned."""
         return self.class_matrix.form.scale_value()
-
-    def queries(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns the features, normalized if `normalize` is true, times the scale."""
-        return self.class_matrix.form.queries(features)
-
-    def make_tag(
-        self,
-        features: tf.Tensor,
-        training: bool | None = None,
-        exclude: tf.Tensor | None = None,
-    ) -> OutputTag:
-        if self._tied is not None:
-            self._tied.check_shared(self.embeddings)
-        return super().make_tag(features, training, exclude)
-
-    def head(self) -> Head:
-        return dataclasses.replace(
-            super().head(),
-            sampler=self.sampler,
-            seed_state=self.seed_state,
-        )
 
     def next_seed(self) -> tf.Tensor:
         """Returns two int64 numbers that differ at each call and on each replica."""

@@ -121,21 +121,9 @@ class TaggedLoss(keras.losses.Loss):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `of_step`.")
 
-    def labels(self, tag: Any, y_true: TensorLike) -> Labels:
+    def labels(self, tag: OutputTag, y_true: TensorLike) -> Labels:
         """Returns the `Labels` of `y_true`: by default those that all losses accept."""
         return tag.labels(y_true)
-
-    def counted_examples(self, tag: Any, labels: Labels) -> tf.Tensor:
-        """Returns which examples count in the mean: by default those with a label.
-
-        Args:
-            tag: The tag of a call on `B` examples.
-            labels: Their labels.
-
-        Returns:
-            bool `[B]`.
-        """
-        return tag.have_labels(labels)
 
     def __call__(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
@@ -143,10 +131,10 @@ class TaggedLoss(keras.losses.Loss):
         # Overridden because Keras would cast the labels to float32, which is wrong above 2^24.
         tag, mask = tag_of(y_pred, type(self).__name__, self.step_class), mask_of(y_pred)
         if tag is not None:
-            tag.take_loss(self)
+            tag.loss = self
+            tag.head.ranking.follow(self, replace=bool(tag.training))
             labels = self.labels(tag, y_true)
-            counts = self.counted_examples(tag, labels)
-            counted = _by_position(counts, tag)
+            counted = _by_position(labels.counted, tag)
             mask = counted if mask is None else counted & per_example(mask, y_pred, "bool")
         if sample_weight is not None:
             _check_class_weight(y_true)
@@ -158,7 +146,7 @@ class TaggedLoss(keras.losses.Loss):
             checked += [] if sample_weight is None else [sample_weight]
             with tf.control_dependencies(checked):  # before a sampler changes its state
                 sampled = self.samples and bool(tag.training)
-                selected = tag.step(labels, counts, sampled)
+                selected = tag.step(labels, labels.counted, sampled)
                 losses = selected.put_back(self.of_step(selected.step))
             losses = _by_position(losses, tag)
         if mask is not None:

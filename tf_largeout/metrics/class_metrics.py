@@ -316,7 +316,7 @@ class MacroRecallAtK(PerClass):
         return tf.cast(ratio(total, number), self.dtype)
 
     def _recalls(self) -> tf.Tensor:
-        return ratio(*map(tf.convert_to_tensor, (self.found, self.occurring)))
+        return ratio(self.found, self.occurring)
 
 
 def checked_counts(counts: np.ndarray | Sequence[int]) -> np.ndarray:

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.metrics.tagged_metric import ExampleMetric
+from tf_largeout.metrics.tagged_metric import ExampleMetric, ratio
 from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike
 
@@ -47,7 +47,7 @@ class Perplexity(ExampleMetric):
         return None if losses is None else (losses, tf.ones_like(losses))
 
     def result(self) -> tf.Tensor:
-        return tf.cast(tf.exp(self._ratio()), self.dtype)
+        return tf.cast(tf.exp(ratio(self.numerator, self.denominator)), self.dtype)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "absolute": self.absolute}

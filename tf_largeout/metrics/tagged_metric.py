@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.keras_internals import mask_of, running_step
-from tf_largeout.steps.labels import Labels, per_example
+from tf_largeout.steps.labels import per_example
 from tf_largeout.steps.output_tag import OutputTag, tag_of
 from tf_largeout.steps.step import Step
 from tf_largeout.types import DTypeLike, TensorLike
@@ -63,12 +63,14 @@ class TaggedMetric(keras.metrics.Metric):
         tag = tag_of(y_pred, type(self).__name__)
         if tag is None:
             return
-        labels = self._labels(tag, y_true)
-        counts = tag.have_labels(labels)
-        weights = _example_weights(tag, counts, sample_weight, mask_of(y_pred))
+        try:
+            labels = tag.labels(y_true)
+        except ValueError as error:
+            raise ValueError(f"Metric '{self.name}' cannot use its labels. {error}") from error
+        weights = _example_weights(tag, labels.counted, sample_weight, mask_of(y_pred))
         if tag.training:
             self._is_unknown_in_training = False
-        selected = tag.step(labels, counts)
+        selected = tag.step(labels, labels.counted)
         step = selected.step
         self.add_examples(step, step.distinct_labels, selected.take(weights))
 
@@ -101,13 +103,6 @@ class TaggedMetric(keras.metrics.Metric):
             callback,
             *[self.name] * 3,
         )
-
-    def _labels(self, tag: OutputTag, y_true: TensorLike) -> Labels:
-        """Returns the labels, or raises a ValueError that names the metric."""
-        try:
-            return tag.labels(y_true)
-        except ValueError as error:
-            raise ValueError(f"Metric '{self.name}' cannot use its labels. {error}") from error
 
 
 class ExampleMetric(TaggedMetric):
@@ -145,17 +140,15 @@ class ExampleMetric(TaggedMetric):
             total.assign_add(tf.reduce_sum(weighted))
 
     def result(self) -> tf.Tensor:
-        return tf.cast(self._ratio(), self.dtype)
-
-    def _ratio(self) -> tf.Tensor:
-        return ratio(*map(tf.convert_to_tensor, (self.numerator, self.denominator)))
+        return tf.cast(ratio(self.numerator, self.denominator), self.dtype)
 
     def _sum(self, name: str) -> keras.Variable:
         return self.add_variable((), "zeros", dtype="float64", name=name)
 
 
-def ratio(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """Returns the quotients, NaN where the denominator is 0, for float64 tensors."""
+def ratio(numerator: TensorLike, denominator: TensorLike) -> tf.Tensor:
+    """Returns the quotients, NaN where the denominator is 0, for float64 numbers."""
+    numerator, denominator = map(tf.convert_to_tensor, (numerator, denominator))
     nothing = tf.constant(float("nan"), tf.float64)
     return tf.where(denominator == 0, nothing, numerator / denominator)
 

@@ -98,7 +98,7 @@ class Endpoints:
         not be finite. The shape is None if the model's features are `[B, dim]`.
         """
         tag = output_tag(self._model, inputs, "`export`")
-        features = tag.head.queries(tf.cast(tag.features, tf.float32))
+        features = tag.head.class_matrix.form.queries(tf.cast(tag.features, tf.float32))
         shape = None
         if features.shape.rank > 2:
             shape = tf.shape(features)[:-1]

@@ -1,6 +1,6 @@
 """The classes that a sampled loss scores: the labels of each example and the sampled ones."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -76,7 +76,7 @@ class Candidates(NamedTuple):
 
     def logits(self) -> tf.Tensor:
         """Returns float32 `[B, n]`, uncorrected; the lowest float if a class has no effect."""
-        return self._masked_logits(self._biases())
+        return self._masked_logits(corrected=False)
 
     def log_counts(self) -> tf.Tensor:
         """Returns float32 `[B, n]`, the logs of the expected counts of the sampled classes."""
@@ -88,14 +88,13 @@ class Candidates(NamedTuple):
 
     def corrected_logits(self) -> tf.Tensor:
         """Returns `logits() - log_counts()` `[B, n]`, in one pass."""
-        return self._masked_logits(self._corrected_offsets())
+        return self._masked_logits(corrected=True)
 
     def log_partition(self) -> tf.Tensor:
         """Returns float32 `[B]`, logsumexp of `corrected_logits()`, without computing those."""
-        parts = [
-            candidate_ops.candidate_log_partition(sample.products, offsets, no_effect, ids)
-            for sample, offsets, no_effect, ids in self._parts(self._corrected_offsets())
-        ]
+        parts = []
+        for sample, *part in self._parts(corrected=True):
+            parts.append(candidate_ops.candidate_log_partition(sample.products, *part))
         return parts[0] if len(parts) == 1 else tf.reduce_logsumexp(tf.stack(parts), axis=0)
 
     def sum_over_classes(self, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
@@ -142,7 +141,7 @@ class Candidates(NamedTuple):
         true_logits = tf.abs(self.true_logits) if absolute else self.true_logits
         labels, ranks = self.labels, []
         candidates = self._replace(remove_accidental_hits=True)
-        for sample, biases, no_effect, ids in candidates._parts(self._biases()):
+        for sample, biases, no_effect, ids in candidates._parts(corrected=False):
             part = sample.products, biases, no_effect, ids
             if absolute:
                 logits = absolute_or_lowest(candidate_ops.shifted_candidate_logits(*part))
@@ -151,29 +150,32 @@ class Candidates(NamedTuple):
             labels = tf.minimum(labels, 0)  # equal labels: the others count in one part only
         return tf.add_n(ranks)
 
-    def _biases(self) -> list[tf.Tensor]:
-        return [sample.biases for sample in self.samples]
-
-    def _corrected_offsets(self) -> list[tf.Tensor]:
-        return [sample.biases - tf.math.log(sample.expected_count) for sample in self.samples]
-
-    def _masked_logits(self, offsets: Sequence[tf.Tensor]) -> tf.Tensor:
-        return _joined(
-            candidate_ops.shifted_candidate_logits(sample.products, offset, no_effect, ids)
-            for sample, offset, no_effect, ids in self._parts(offsets)
-        )
+    def _masked_logits(self, corrected: bool) -> tf.Tensor:
+        parts = [
+            candidate_ops.shifted_candidate_logits(sample.products, *part)
+            for sample, *part in self._parts(corrected)
+        ]
+        return _joined(parts)
 
     def _parts(
-        self, offsets: Sequence[tf.Tensor]
-    ) -> Iterator[tuple[ScoredSample, tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Yields each sample, its offsets, the classes `[B, m]` without effect, and its ids."""
+        self, corrected: bool
+    ) -> list[tuple[ScoredSample, tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """Returns each sample, its offsets, the classes `[B, m]` without effect, and its ids.
+
+        Args:
+            corrected: Whether the offsets contain the logs of the expected counts.
+        """
         no_effect = self.labels if self.remove_accidental_hits else self.labels[:, :0]
-        for sample, offset in zip(self.samples, offsets, strict=True):
-            ids = sample.sampled_candidates
-            yield sample, offset, no_effect, ids
+        parts = []
+        for sample in self.samples:
+            offsets, ids = sample.biases, sample.sampled_candidates
+            if corrected:
+                offsets -= tf.math.log(sample.expected_count)
+            parts.append((sample, offsets, no_effect, ids))
             if sample is not self.samples[-1]:
                 ids = tf.broadcast_to(ids, tf.shape(sample.products))
                 no_effect = tf.concat([no_effect, ids], axis=1)
+        return parts
 
 
 def score_candidates(
@@ -206,24 +208,28 @@ def score_candidates(
     if explicit is not None:
         ones = tf.ones(tf.shape(explicit))
         parts.insert(0, SampledValues(explicit, sample.true_expected_count, ones))
-    own = [one.sampled_candidates for one in parts if one.sampled_candidates.shape.rank == 2]
-    shared = [one.sampled_candidates for one in parts if one.sampled_candidates.shape.rank == 1]
+    own: list[tf.Tensor] = [labels]
+    shared: list[tf.Tensor] = []
+    for one in parts:
+        is_own = one.sampled_candidates.shape.rank == 2
+        (own if is_own else shared).append(one.sampled_candidates)
     own_logits, rows, biases = class_matrix.dots_and_rows(
         features,
-        tf.concat([labels, *own], axis=1),
+        tf.concat(own, axis=1),
         tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0),
     )
     products = _products(features, rows, compute_dtype)
     if class_matrix.form.cap is not None:
         products, biases = class_matrix.form.capped(products + biases), tf.zeros_like(biases)
-    true_logits, *of_own = _split(own_logits, [labels, *own])
-    of_shared = iter(zip(_split(products, shared), _split(biases, shared), strict=True))
-    scored = [
-        _scored(one, of_own.pop(0))
-        if one.sampled_candidates.shape.rank == 2
-        else _scored(one, *next(of_shared))
-        for one in parts
-    ]
+    true_logits, *of_own = _split(own_logits, own)
+    of_shared, biases_of = _split(products, shared), _split(biases, shared)
+    scored = []
+    for ids, _, expected_count in parts:
+        if ids.shape.rank == 2:
+            values = of_own.pop(0), tf.zeros(tf.shape(ids))
+        else:
+            values = of_shared.pop(0), biases_of.pop(0)
+        scored.append(ScoredSample(*values, expected_count, ids))
     return Candidates(
         labels,
         tf.where(labels >= 0, true_logits, 0),
@@ -249,17 +255,11 @@ def _split(values: tf.Tensor, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Splits the last dimension of `values` into the widths of `ids`."""
     if len(ids) < 2:
         return [values] * len(ids)
-    return tf.split(values, [tf.shape(one)[-1] for one in ids], axis=-1)
+    widths = []
+    for one in ids:
+        widths.append(tf.shape(one)[-1])
+    return tf.split(values, widths, axis=-1)
 
 
-def _scored(
-    values: SampledValues, products: tf.Tensor, biases: tf.Tensor | None = None
-) -> ScoredSample:
-    ids, _, expected_count = values
-    biases = tf.zeros(tf.shape(ids)) if biases is None else biases
-    return ScoredSample(products, biases, expected_count, ids)
-
-
-def _joined(parts: Iterable[tf.Tensor]) -> tf.Tensor:
-    parts = list(parts)
+def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
     return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)

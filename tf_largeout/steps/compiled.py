@@ -3,12 +3,12 @@
 import inspect
 import logging
 import weakref
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import keras
 
 from tf_largeout import keras_internals
+from tf_largeout.classes.class_scorer import ClassScorer
 
 _ROW_SPARSE = {"SGD": "LazySGD", "Adagrad": "LazyAdagrad"}  # for all others: LazyAdam
 _PACKAGE = "tf_largeout."
@@ -18,54 +18,75 @@ _with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_keras_metrics: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def check_compiled(layer: Any, model: keras.Model, training: bool | None) -> None:
+class OutputLayer(Protocol):
+    """What the checks need to know about an output layer, a `ClassOutput`."""
+
+    name: str
+    num_classes: int
+    class_matrix: ClassScorer
+    sampler: Any
+
+    def row_variables(self) -> list[keras.Variable]: ...
+
+
+def check_compiled(layer: OutputLayer, model: keras.Model, training: bool | None) -> None:
     """Warns, once per layer, about parts of a compiled model that do not fit an output layer.
 
     Args:
-        layer: The output layer, a `ClassOutput`, which is called in a step.
+        layer: The output layer, which is called in a step.
         model: The model of the step.
         training: Whether the step trains.
 
     Raises:
         ValueError: If a Keras optimizer trains rows in bfloat16.
     """
-    places = list(outputs_of(layer, model))
-    losses = [_keras_loss(part_of(getattr(model, "loss", None), model, one)) for one in places]
-    if layer not in _with_other_loss:
-        _warn_of_probability_loss(layer, losses)
+    losses, loss = [], getattr(model, "loss", None)
+    places = outputs_of(layer, model)
+    for place in places:
+        losses.append(part_of(loss, model, place))
+        if _is_of_keras(losses[-1]):
+            _warn_of_probabilities(layer, losses[-1])
     if layer not in _with_keras_metrics:
         _warn_of_keras_metrics(layer, model, places)
-    if training:
-        _check_optimizer(layer, model, losses if places else [_keras_loss(model.loss)])
+    if training and _is_of_keras(model.optimizer):
+        _check_optimizer(layer, model, losses if places else keras.tree.flatten(loss))
 
 
-def _warn_of_probability_loss(layer: Any, losses: list[Any]) -> None:
+def _warn_of_probabilities(layer: OutputLayer, loss: Any) -> None:
     """Warns if a Keras loss treats the logits of a layer as probabilities."""
-    for loss in filter(_takes_probabilities, losses):
-        _with_other_loss.add(layer)
-        logging.getLogger("tf_largeout").warning(
-            "The Keras loss %s treats the outputs of layer '%s' as probabilities "
-            "(from_logits=False), but they are logits, so the loss is wrong. Use a loss of "
-            "tf_largeout.losses, such as SoftmaxLoss(), or pass from_logits=True: "
-            "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
-            getattr(loss, "__name__", type(loss).__name__),
-            layer.name,
-        )
+    if isinstance(loss, str):
+        loss = keras_internals.compile_names(keras.losses.get)[loss]
+    loss = loss() if isinstance(loss, type) else loss
+    if isinstance(loss, keras.losses.Loss):
+        takes_logits = loss.get_config().get("from_logits", True)
+    else:
+        argument = inspect.signature(loss).parameters.get("from_logits")
+        takes_logits = argument is None or argument.default
+    if takes_logits or layer in _with_other_loss:
         return
+    _with_other_loss.add(layer)
+    logging.getLogger("tf_largeout").warning(
+        "The Keras loss %s treats the outputs of layer '%s' as probabilities "
+        "(from_logits=False), but they are logits, so the loss is wrong. Use a loss of "
+        "tf_largeout.losses, such as SoftmaxLoss(), or pass from_logits=True: "
+        "keras.losses.SparseCategoricalCrossentropy(from_logits=True).",
+        getattr(loss, "__name__", type(loss).__name__),
+        layer.name,
+    )
 
 
-def _warn_of_keras_metrics(layer: Any, model: keras.Model, places: list[int]) -> None:
+def _warn_of_keras_metrics(layer: OutputLayer, model: keras.Model, places: list[int]) -> None:
     """Warns if Keras metrics read the logits of a layer.
 
     They need O(num_classes) time per step, and are wrong for several labels and for padding.
     """
-    names = [
-        _name_of(one)
-        for place in places
-        for metrics in keras_internals.compiled_metrics(model)
-        for one in keras.tree.flatten(part_of(metrics, model, place))
-        if _is_keras_metric(one)
-    ]
+    names = []
+    for metrics in keras_internals.compiled_metrics(model):
+        for place in places:
+            for one in keras.tree.flatten(part_of(metrics, model, place)):
+                if _is_of_keras(one):
+                    name = one if isinstance(one, str) else getattr(one, "name", None)
+                    names.append(name or one.__name__)
     if names:
         _with_keras_metrics.add(layer)
         logging.getLogger("tf_largeout").warning(
@@ -80,15 +101,14 @@ def _warn_of_keras_metrics(layer: Any, model: keras.Model, places: list[int]) ->
         )
 
 
-def _check_optimizer(layer: Any, model: keras.Model, losses: list[Any]) -> None:
+def _check_optimizer(layer: OutputLayer, model: keras.Model, losses: list[Any]) -> None:
     """Warns if a Keras optimizer updates all rows, which the loss does not.
 
     Such an optimizer would also round rows in bfloat16 to the nearest numbers, and lose small
     updates. That is an error.
     """
-    tables = layer.row_variables()
-    optimizer = _optimizer_of(tables, model.optimizer)
-    if optimizer is None or not _is_of_keras(type(optimizer)):
+    optimizer = _optimizer_of(layer.row_variables(), model.optimizer)
+    if optimizer is None or not _is_of_keras(optimizer):
         return
     if hasattr(optimizer, "optimizers"):  # a MultiOptimizer that is not built yet
         return
@@ -101,13 +121,12 @@ def _check_optimizer(layer: Any, model: keras.Model, losses: list[Any]) -> None:
             f"updates. Use tf_largeout.optimizers.{lazy} or RowwiseAdagrad, or use float32 "
             "rows."
         )
-    changes_some = any(_changes_some_rows(one) for one in losses)
-    has_sampler = getattr(layer, "sampler", True) is not None
-    if layer in _with_dense_optimizer or not (changes_some and has_sampler):
-        return
     is_plain = not optimizer.weight_decay and not optimizer.use_ema
     if type(optimizer) is keras.optimizers.SGD and is_plain and not optimizer.momentum:
         return  # the only one that reads no other rows
+    changes_some = any(_changes_some_rows(one, layer) for one in losses)
+    if layer in _with_dense_optimizer or not changes_some:
+        return
     _with_dense_optimizer.add(layer)
     logging.getLogger("tf_largeout").warning(
         "The optimizer keras.optimizers.%s reads and writes all %s x %d numbers of the class "
@@ -122,13 +141,16 @@ def _check_optimizer(layer: Any, model: keras.Model, losses: list[Any]) -> None:
     )
 
 
-def _changes_some_rows(loss: Any) -> bool:
-    """Returns whether a loss, or each loss in a structure of them, changes only some rows.
+def _changes_some_rows(loss: Any, layer: OutputLayer) -> bool:
+    """Returns whether the gradient of a loss has only rows of some classes.
 
     A model without a compiled loss has another one, which is not known.
     """
-    parts = keras.tree.flatten(loss)
-    return any(one is None or getattr(one, "changes_some_rows", False) for one in parts)
+    if isinstance(loss, str):
+        loss = keras_internals.compile_names(keras.losses.get).get(loss)
+    if loss is None or getattr(loss, "samples", False):
+        return layer.sampler is not None
+    return getattr(loss, "changes_some_rows", False)
 
 
 def _optimizer_of(variables: list[Any], optimizer: Any) -> Any:
@@ -142,42 +164,19 @@ def _optimizer_of(variables: list[Any], optimizer: Any) -> Any:
     return optimizer
 
 
-def _is_keras_metric(metric: Any) -> bool:
-    if isinstance(metric, str):
-        known = keras_internals.compile_names(keras.metrics.get).get(metric)
-        return metric in _UNLISTED_METRICS if known is None else _is_of_keras(known)
-    if isinstance(metric, keras.metrics.Metric):
-        return _is_of_keras(type(metric))
-    return inspect.isfunction(metric) and _is_of_keras(metric)
+def _is_of_keras(part: Any) -> bool:
+    """Returns whether Keras defines a loss, metric or optimizer, or the class of a name."""
+    if isinstance(part, str):
+        for get in (keras.losses.get, keras.metrics.get):
+            known = keras_internals.compile_names(get).get(part)
+            if known is not None:
+                return known.__module__.startswith("keras.")
+        return part in _UNLISTED_METRICS
+    defined = part if hasattr(part, "__name__") else type(part)
+    return defined.__module__.startswith("keras.")
 
 
-def _name_of(metric: Any) -> str:
-    if isinstance(metric, str):
-        return metric
-    return str(getattr(metric, "name", None) or metric.__name__)
-
-
-def _keras_loss(loss: Any) -> Any:
-    """Returns the loss, function or class for a name, and other losses as they are."""
-    if isinstance(loss, str):
-        loss = keras_internals.compile_names(keras.losses.get).get(loss)
-    return loss() if isinstance(loss, type) and _is_of_keras(loss) else loss
-
-
-def _takes_probabilities(loss: Any) -> bool:
-    if isinstance(loss, keras.losses.Loss) and _is_of_keras(type(loss)):
-        return loss.get_config().get("from_logits") is False
-    if not inspect.isfunction(loss) or not _is_of_keras(loss):
-        return False
-    argument = inspect.signature(loss).parameters.get("from_logits")
-    return argument is not None and argument.default is False
-
-
-def _is_of_keras(member: Any) -> bool:
-    return str(member.__module__).startswith("keras.")
-
-
-def are_unread(layer: Any, model: keras.Model | None) -> bool:
+def are_unread(layer: OutputLayer, model: keras.Model | None) -> bool:
     """Returns whether nothing reads the logits of an output layer in the current step of `fit`.
 
     This is known if the layer is an output of the model that is trained, no other layer takes
@@ -190,7 +189,7 @@ def are_unread(layer: Any, model: keras.Model | None) -> bool:
     """
     if model is None or not keras_internals.has_standard_step(model):
         return False
-    places = list(outputs_of(layer, model))
+    places = outputs_of(layer, model)
     if len(places) != 1 or keras_internals.is_input_of_a_layer(layer):
         return False
     parts = [getattr(model, "loss", None), *keras_internals.compiled_metrics(model)]
@@ -213,11 +212,13 @@ def _uses_tags(reader: Any) -> bool:
     )
 
 
-def outputs_of(layer: Any, model: keras.Model) -> Iterator[int]:
-    """Yields the positions of those outputs of `model` that are direct outputs of `layer`."""
+def outputs_of(layer: OutputLayer, model: keras.Model) -> list[int]:
+    """Returns the positions of those outputs of `model` that are direct outputs of `layer`."""
+    places = []
     for place, output in enumerate(getattr(model, "outputs", None) or []):
         if keras_internals.output_layer(output) is layer:
-            yield place
+            places.append(place)
+    return places
 
 
 def part_of(value: Any, model: keras.Model, place: int) -> Any:

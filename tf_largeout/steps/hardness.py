@@ -29,7 +29,7 @@ def hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
     head: Head = tag.head
     sampler: Any = head.sampler
     previous = tag.previous_labels(labels) if sampler.uses_previous else None
-    rows = tf.where(labels.have_any())[:, 0]
+    rows = tf.where(labels.counted)[:, 0]
     size = tf.shape(rows)[0]
     number = tf.minimum(size, num_examples)
     rows = tf.gather(rows, tf.range(number) * size // tf.maximum(number, 1))
@@ -38,7 +38,8 @@ def hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
     if previous is not None:
         previous = tf.gather(previous, rows)
     sample = sampler.sample_outside_step(features, ids, head, previous)
-    candidates = score_candidates(head.class_matrix, features, ids, sample)
+    classes: Any = head.class_matrix
+    candidates = score_candidates(classes, features, ids, sample)
     ranking = head.ranking.value
     scorer = head.class_matrix.ranked_by(ranking)
     return tf.reduce_mean(softmax_mass(candidates, features, scorer, ranking == "absolute"))

@@ -6,6 +6,7 @@ c is `c - 2^62`, far below all values that occur as padding. `as_labels` separat
 """
 
 import dataclasses
+import functools
 
 import tensorflow as tf
 
@@ -53,8 +54,9 @@ class Labels:
     weights: tf.Tensor | None = None
     excluded: tf.Tensor | None = None
 
-    def have_any(self) -> tf.Tensor:
-        """Returns bool `[B]`: which examples have a label."""
+    @functools.cached_property
+    def counted(self) -> tf.Tensor:
+        """Bool `[B]`: which examples count in means, those with a label."""
         return tf.reduce_any(self.ids >= 0, axis=-1)
 
     def without(self, excluded: tf.Tensor) -> "Labels":
@@ -368,7 +370,14 @@ def _as_matrix(labels: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
                 f"{_expected_shape(features)} Received labels of shape {labels.shape}."
             )
         width = labels.shape[-1] if several else 1
-    labels = checks.passed(_shape_checks(labels, features), labels)
+    known = labels.shape.rank is not None and labels.shape[:rank].is_fully_defined()
+    if not (known and features.shape[:-1].is_fully_defined()):
+        shape, expected = tf.shape(labels), tf.shape(features)[:-1]
+        padded = tf.concat([shape, tf.fill([rank], -1)], axis=0)[:rank]
+        fits = tf.reduce_all(padded == expected) & (tf.size(shape) <= rank + 1)
+        message = [_expected_shape(features), "Received labels of shape", shape]
+        message += ["for features", tf.shape(features)]
+        labels = checks.passed([checks.require(fits, message)], labels)
     shape = tf.concat([tf.shape(labels), [1]], axis=0)  # a width of 1 where rank is equal
     matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])
     return tf.ensure_shape(matrix, [None, width])
@@ -387,19 +396,6 @@ def _split(columns: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
         tf.where(is_excluded, padding, columns),
         tf.where(is_excluded, columns - _EXCLUDED, padding),
     )
-
-
-def _shape_checks(labels: tf.Tensor, features: tf.Tensor) -> list[tf.Operation | None]:
-    """Returns an assertion that the dynamic leading dimensions match."""
-    leading, rank = features.shape[:-1], features.shape.rank - 1
-    known = labels.shape.rank is not None and labels.shape[:rank].is_fully_defined()
-    if known and leading.is_fully_defined():
-        return []
-    shape, expected = tf.shape(labels), tf.shape(features)[:-1]
-    padded = tf.concat([shape, tf.fill([rank], -1)], axis=0)[:rank]
-    fits = tf.reduce_all(padded == expected) & (tf.size(shape) <= rank + 1)
-    message = [_expected_shape(features), "Received labels of shape", shape]
-    return [checks.require(fits, [*message, "for features", tf.shape(features)])]
 
 
 def _expected_shape(features: tf.Tensor) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import keras
@@ -103,8 +103,6 @@ class Head:
         name: Name of the layer, for messages.
         class_matrix: The `ClassScorer` of its classes.
         ranking: Its `Ranking`.
-        queries: Function of features `[..., dim]`; it returns the vectors whose inner products
-            with the class rows are the logits.
         sampler: Its sampler; None if it has none.
         seed_state: int64 `[2]`: the seed, and the number of draws; None without a sampler.
     """
@@ -112,7 +110,6 @@ class Head:
     name: str
     class_matrix: ClassScorer
     ranking: Ranking
-    queries: Callable[[tf.Tensor], tf.Tensor] = tf.identity
     sampler: StepSampler | None = None
     seed_state: keras.Variable | None = None
 
@@ -135,10 +132,14 @@ class Selection(NamedTuple):
     Attributes:
         step: The `Step` of these `P` examples.
         rows: The positions of these examples among the `B`; None for all `B` examples.
+        has_sample: Whether the step was made with a sample.
+        counted: Bool `[B]`, the examples that count, of which the step has all.
     """
 
-    step: Any
+    step: Step
     rows: SelectedRows | None = None
+    has_sample: bool = False
+    counted: tf.Tensor | None = None
 
     def take(self, values: tf.Tensor) -> tf.Tensor:
         """Returns the rows of `values`, `[B, ...]`, of these examples."""
@@ -178,16 +179,6 @@ class OutputTag:
         self.loss: StepLoss | None = None
         self.shared: dict[Any, Any] = {}  # by ids of tensors, which the values keep
 
-    @property
-    def num_classes(self) -> int:
-        """The number of the layer's classes."""
-        return self.head.num_classes
-
-    def take_loss(self, loss: StepLoss) -> None:
-        """Stores the loss. In training, the layer ranks by the `ranking` of this loss."""
-        self.loss = loss
-        self.head.ranking.follow(loss, replace=bool(self.training))
-
     def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
         """Attaches this tag to `logits` and returns them."""
         setattr(logits, _ATTRIBUTE, self)
@@ -206,7 +197,7 @@ class OutputTag:
     @functools.cached_property
     def queries(self) -> tf.Tensor:
         """The vectors that are multiplied by the class rows, `[B, dim]`."""
-        return self.head.queries(self.flat_features)
+        return self.head.class_matrix.form.queries(self.flat_features)
 
     def labels(self, y_true: TensorLike) -> Labels:
         """Checks labels of any accepted form, and returns them as `Labels`.
@@ -218,22 +209,13 @@ class OutputTag:
         ignored = None if self.loss is None else self.loss.ignore_class
         key = "labels", id(y_true), ignored
         if key not in self.shared:
-            self.shared[key] = y_true, self._labels(y_true, ignored)
+            takes_targets = self.loss is None or self.loss.takes_soft_targets
+            num_classes = self.head.class_matrix.num_classes
+            found = as_labels(y_true, self.features, num_classes, ignored, takes_targets)
+            if self.exclude is not None and not self.training:
+                found = found.without(self.exclude)
+            self.shared[key] = y_true, found
         return self.shared[key][1]
-
-    def _labels(self, y_true: TensorLike, ignored: int | None) -> Labels:
-        takes_targets = self.loss is None or self.loss.takes_soft_targets
-        labels = as_labels(y_true, self.features, self.num_classes, ignored, takes_targets)
-        if self.exclude is None or self.training:
-            return labels
-        return labels.without(self.exclude)
-
-    def have_labels(self, labels: Labels) -> tf.Tensor:
-        """Returns bool `[B]`: which examples have a label. Losses and metrics share it."""
-        key = "have_labels", id(labels)
-        if key not in self.shared:
-            self.shared[key] = labels.have_any()
-        return self.shared[key]
 
     def step(self, labels: Labels, counted: tf.Tensor, sampled: bool = False) -> Selection:
         """Returns the step of the examples that count, so that no others are scored.
@@ -244,21 +226,20 @@ class OutputTag:
 
         Args:
             labels: The labels of the `B` examples, from `labels`.
-            counted: Bool `[B]`, for example from `have_labels`.
+            counted: Bool `[B]`, such as `labels.counted`.
             sampled: Whether to draw a sample. Only a `LargeOutput` has a sampler.
         """
         key = "step", id(labels), id(counted)
-        selection, has_sample = self.shared.get(key, (None, False))
-        if selection is None or (sampled and not has_sample):
-            rows = None
-            if self.features.shape.rank > 2:
-                rows = SelectedRows.where(counted)
-            selection = Selection(self.make_step(labels, rows, sampled), rows)
-            self.shared[key] = selection, sampled
-            self.shared["counted", id(counted)] = counted
-        return selection
+        found = self.shared.get(key)
+        if found is None or (sampled and not found.has_sample):
+            rows = SelectedRows.where(counted) if self.features.shape.rank > 2 else None
+            step = self.make_step(labels, rows, sampled)
+            found = self.shared[key] = Selection(step, rows, sampled, counted)
+        return found
 
-    def make_step(self, labels: Labels, rows: SelectedRows | None, sampled: bool) -> Step:
+    def make_step(
+        self, labels: Labels, rows: SelectedRows | None = None, sampled: bool = False
+    ) -> Step:
         """Returns a new step.
 
         Args:
@@ -266,13 +247,13 @@ class OutputTag:
             rows: Those of the examples that the step has; None for all.
             sampled: Whether the step needs a sample.
         """
-        return self.step_class(**self._fields(labels, rows))
+        return self.step_class(**self.arguments(labels, rows))
 
-    def _fields(self, labels: Labels, rows: SelectedRows | None) -> dict[str, Any]:
-        features = (
-            self.queries if rows is None else self.head.queries(rows.take(self.flat_features))
-        )
+    def arguments(self, labels: Labels, rows: SelectedRows | None) -> dict[str, Any]:
+        """Returns the arguments of a step; a subclass adds those of its class of steps."""
+        features = self.queries
         if rows is not None:
+            features = self.head.class_matrix.form.queries(rows.take(self.flat_features))
             labels = self._selected(labels, rows)
         return {
             "layer_name": self.head.name,
@@ -297,14 +278,17 @@ class SampledTag(OutputTag):
 
     step_class = SampledStep
 
-    def make_step(self, labels: Labels, rows: SelectedRows | None, sampled: bool) -> Step:
-        fields, sampler = self._fields(labels, rows), self.head.sampler
-        if sampler is None:
-            return SampledStep(**fields)
-        if sampled:
-            fields["sample"] = self.draw(labels, rows, fields["features"], fields["labels"])
-        fields["sampler_name"] = type(sampler).__name__
-        return SampledStep(**fields, counts_are=sampler.counts_are)
+    def make_step(
+        self, labels: Labels, rows: SelectedRows | None = None, sampled: bool = False
+    ) -> Step:
+        arguments, sampler = self.arguments(labels, rows), self.head.sampler
+        if sampler is not None:
+            arguments["sampler_name"] = type(sampler).__name__
+            arguments["counts_are"] = sampler.counts_are
+            if sampled:
+                selected = arguments["features"], arguments["labels"]
+                arguments["sample"] = self.draw(labels, rows, *selected)
+        return SampledStep(**arguments)
 
     def draw(
         self, labels: Labels, rows: SelectedRows | None, features: tf.Tensor, selected: Labels
@@ -371,7 +355,7 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Step] = Step) -> OutputT
     Raises:
         ValueError: If `y_pred` is not the direct output of a layer that makes such steps.
     """
-    found = attached_tag(y_pred)
+    found: OutputTag | None = getattr(y_pred, _ATTRIBUTE, None)
     if found is not None and issubclass(found.step_class, kind):
         return found
     if found is not None:

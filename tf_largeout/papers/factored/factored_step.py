@@ -67,6 +67,11 @@ class FactoredLabels(Labels):
 
     values: tf.Tensor | None = None
 
+    @functools.cached_property
+    def counted(self) -> tf.Tensor:
+        """Bool `[B]`: all examples count in means, also those without a target."""
+        return tf.ones(tf.shape(self.ids)[:1], tf.bool)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FactoredStep(Step):
@@ -116,14 +121,11 @@ class FactoredStep(Step):
 
     def targets(self) -> Targets:
         """Returns the `Targets` of the labels: 1 for each, or the values of sparse targets."""
-        values = getattr(self.labels, "values", None)
-        if values is not None:
-            has_label = self.labels.ids >= 0
-            all_count = tf.ones(tf.shape(has_label)[:1], tf.bool)
-            return Targets(tf.cast(values, tf.float64), has_label, all_count)
-        observed = self.distinct_labels
-        counts = tf.reduce_any(self.labels.ids >= 0, axis=-1)
-        return Targets(tf.cast(observed, tf.float64), observed, counts)
+        labels, observed = self.labels, self.distinct_labels
+        values = tf.cast(observed, tf.float64)
+        if isinstance(labels, FactoredLabels):
+            observed, values = labels.ids >= 0, tf.cast(labels.values, tf.float64)
+        return Targets(values, observed, labels.counted)
 
     def statistics(
         self, compute_dtype: str = "float32", ranking: str = "logit"
@@ -183,19 +185,21 @@ class FactoredTag(OutputTag):
             self.shared[key] = Selection(self.make_step(labels, None, sampled))
         return self.shared[key]
 
-    def make_step(self, labels: Labels, rows: SelectedRows | None, sampled: bool) -> Step:
-        learns = self._loss_scale is not None
-        return FactoredStep(
-            **self._fields(labels, rows), spheres_of=self._spheres_of, learns=learns
-        )
+    def arguments(self, labels: Labels, rows: SelectedRows | None) -> dict[str, Any]:
+        own = {"spheres_of": self._spheres_of, "learns": self._loss_scale is not None}
+        return {**super().arguments(labels, rows), **own}
 
-    def _labels(self, y_true: TensorLike, ignored: int | None) -> Labels:
+    def labels(self, y_true: TensorLike) -> Labels:
         """As in `OutputTag`. Of numeric targets, the classes with values above 0 are labels."""
         takes_numbers = self.loss is not None and self.loss.takes_numeric_targets
         if not (takes_numbers and isinstance(y_true, tf.SparseTensor)):
-            return super()._labels(y_true, ignored)
-        labels = self.sparse_targets(y_true)
-        return super()._labels(tf.where(labels.values > 0, labels.ids, -1), ignored)
+            return super().labels(y_true)
+        key = "positive", id(y_true)
+        if key not in self.shared:
+            found = self.sparse_targets(y_true)
+            values = tf.convert_to_tensor(found.values)
+            self.shared[key] = tf.where(values > 0, found.ids, -1)
+        return super().labels(self.shared[key])
 
     def sparse_targets(self, y_true: tf.SparseTensor) -> FactoredLabels:
         """Returns the classes of sparse targets, with their values; all examples count.
@@ -208,17 +212,17 @@ class FactoredTag(OutputTag):
             tf.errors.InvalidArgumentError: When the step runs, if an index is out of range or a
                 value is not finite.
         """
-        key = "sparse", id(y_true)
+        key, num_classes = ("sparse", id(y_true)), self.head.num_classes
         if key in self.shared:
             return self.shared[key][1]
-        if not y_true.shape.is_compatible_with([None, self.num_classes]):
+        if not y_true.shape.is_compatible_with([None, num_classes]):
             raise ValueError(
-                f"Sparse targets must be [batch, {self.num_classes}], one column per class. "
+                f"Sparse targets must be [batch, {num_classes}], one column per class. "
                 f"Received: shape {y_true.shape}."
             )
-        checked = checked_targets(y_true, self.num_classes, "Sparse targets")
+        checked = checked_targets(y_true, num_classes, "Sparse targets")
         ids, values = padded_rows(checked)
-        found = as_labels(ids, self.features, self.num_classes)
+        found = as_labels(ids, self.features, num_classes)
         labels = FactoredLabels(found.ids, values=values)
         self.shared[key] = y_true, labels
         return labels

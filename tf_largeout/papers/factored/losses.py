@@ -1,6 +1,7 @@
 """The spherical family of losses: they need only sums of the logits and of their squares."""
 
 import math
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -9,9 +10,7 @@ from tf_largeout.arguments import real_number
 from tf_largeout.losses.cross_entropy import target_weights
 from tf_largeout.losses.tagged_loss import TaggedLoss
 from tf_largeout.papers.factored.factored_step import (
-    FactoredLabels,
     FactoredStep,
-    FactoredTag,
 )
 from tf_largeout.steps.labels import Labels
 from tf_largeout.types import Config, DTypeLike, TensorLike
@@ -258,16 +257,10 @@ class SquaredErrorLoss(SphericalLoss):
         super().__init__(reduction, name, dtype, ignore_class)
         self.unobserved_weight = real_number("unobserved_weight", unobserved_weight, 0.0)
 
-    def labels(self, tag: FactoredTag, y_true: TensorLike) -> Labels:
+    def labels(self, tag: Any, y_true: TensorLike) -> Labels:
         if isinstance(y_true, tf.SparseTensor):
             return tag.sparse_targets(y_true)
         return super().labels(tag, y_true)
-
-    def counted_examples(self, tag: FactoredTag, labels: Labels) -> tf.Tensor:
-        """Returns which examples have a label. With sparse targets, all examples count."""
-        if isinstance(labels, FactoredLabels):
-            return tf.ones(tf.shape(labels.ids)[:1], tf.bool)
-        return super().counted_examples(tag, labels)
 
     def of_step(self, step: FactoredStep) -> tf.Tensor:
         found, targets = step.spheres(), step.targets()
