@@ -22,32 +22,21 @@ _SAMPLER = (
 _SCALE = (
     "Pass its inverse to the layer as `scale`: LargeOutput(num_classes, scale=1 / temperature)."
 )
-_MARGIN = (
-    "The margins are arguments of a loss: "
-    "tf_largeout.losses.MarginSoftmaxLoss(angular_margin=0.5, cosine_margin=0.0)."
-)
 _OF_LARGE_OUTPUT = "Only a `LargeOutput` has this argument."
 OF_LAYERS = {
     "activation": _LOSS,
     "embeddings": _OF_LARGE_OUTPUT,
-    "embeddings_dtype": _OF_LARGE_OUTPUT,
     "embeddings_regularizer": _DECAY,
     "kernel_regularizer": _DECAY,
     "bias_regularizer": _DECAY,
     "kernel_initializer": _INITIALIZER,
-    "learning_rate": "Pass it to the optimizer. Only a `FactoredOutput` has its own.",
-    "logit_soft_cap": _OF_LARGE_OUTPUT,
-    "margin": _MARGIN,
     "normalize": _OF_LARGE_OUTPUT,
     "num_sampled": (
         "It is the first argument of a sampler: pass to a `LargeOutput` "
         "sampler=tf_largeout.samplers.UniformSampler(512)."
     ),
     "sampler": "Only a `LargeOutput` has a sampler. This layer needs none.",
-    "scale": _OF_LARGE_OUTPUT,
-    "soft_cap": "`LargeOutput` has this argument, with the name `logit_soft_cap`.",
     "temperature": "Pass its inverse to a `LargeOutput`: scale=1 / temperature.",
-    "tie_weights": "Pass the layer whose table is shared to a `LargeOutput`: embeddings=layer.",
     "units": "Its name is `num_classes`.",
     "weights": (
         "Pass `embeddings_initializer`, an array [num_classes, dim], and `bias_initializer`. "
@@ -57,7 +46,6 @@ OF_LAYERS = {
 OF_ID_LAYERS = {
     "embeddings_regularizer": _DECAY,
     "mask_zero": "Id 0 is padding by default, by the argument padding_id=0. Leave it out.",
-    "mode": "Its name is `combiner`, an argument of EmbeddingBag.",
 }
 _OF_SOFTMAX = (
     "SoftmaxLoss, SampledSoftmaxLoss and AbsoluteSoftmaxLoss have this argument. The guide on "
@@ -68,15 +56,9 @@ OF_LOSSES = {
     "class_weights": _OF_SOFTMAX,
     "from_logits": "The layer always returns logits. Leave it out.",
     "ignore_index": "Its name is `ignore_class`.",
-    "label_smoothing": _OF_SOFTMAX,
-    "log_partition_penalty": _OF_SOFTMAX,
-    "margin": _MARGIN,
     "num_classes": "It is an argument of the output layer. Leave it out.",
     "num_sampled": _SAMPLER,
-    "num_true": "The shape of the labels determines it. Leave it out.",
     "sampler": _SAMPLER,
-    "scale": "Pass it to the layer: LargeOutput(num_classes, scale=...).",
-    "smoothing": "Its name is `label_smoothing`.",
     "temperature": _SCALE,
 }
 _NUM_SAMPLED = "Its name is `num_sampled`, the first argument."
@@ -88,16 +70,10 @@ _COUNTS = (
 _OF_LAYER = "It is an argument of the output layer. Leave it out."
 OF_SAMPLERS = {
     "counts": _COUNTS,
-    "labels": "Pass them to the method `adapt` of a UnigramSampler: sampler.adapt(labels).",
-    "nlist": "Its name is `num_lists`, an argument of InvertedFileSampler.",
     "nprobe": "Its name is `num_probes`, an argument of InvertedFileSampler.",
     "num_classes": _OF_LAYER,
     "num_negatives": _NUM_SAMPLED,
-    "num_samples": _NUM_SAMPLED,
-    "num_true": "The shape of the labels determines it. Leave it out.",
-    "range_max": "The layer determines it, by `num_classes`. Leave it out.",
     "remove_accidental_hits": "It is an argument of sampled losses, with the default True.",
-    "replacement": "Draws are without replacement by default. Static samplers have `unique`.",
     "temperature": _SCALE,
     "unigrams": _COUNTS,
 }
@@ -108,21 +84,13 @@ OF_METRICS = {
     "top_k": _K,
 }
 _BY_ROWS = "`build` takes it from the class rows. Leave it out."
-_PRODUCTS = (
-    "Indexes search for the highest inner products. For cosines, pass rows and queries of "
-    "length 1."
-)
 OF_INDEXES = {
     "M": "Its name is `max_neighbors`, an argument of HnswIndex.",
     "dim": _BY_ROWS,
     "efConstruction": "Its name is `ef_construction`, an argument of HnswIndex.",
-    "ef": "Its name is `ef_search`, an argument of HnswIndex.",
-    "k": "It is an argument of `top_k`. Leave it out.",
-    "metric": _PRODUCTS,
     "nlist": "Its name is `num_lists`, an argument of InvertedFileIndex.",
     "nprobe": "Its name is `num_probes`, an argument of InvertedFileIndex.",
     "num_classes": _BY_ROWS,
-    "space": _PRODUCTS,
 }
 OF_OPTIMIZERS = {
     "beta1": "Its name is `beta_1`.",
@@ -163,7 +131,10 @@ def refuse_wrong_arguments_of(
         arguments: All keyword arguments of the constructor.
         what_to_do: `OF_LOSSES`, `OF_SAMPLERS`, `OF_METRICS` or `OF_INDEXES`.
     """
+    suspects = {name: arguments[name] for name in arguments if name in what_to_do}
+    if not suspects:
+        return
     known = inspect.signature(cls).parameters
     if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
-        others = {name: value for name, value in arguments.items() if name not in known}
+        others = {name: value for name, value in suspects.items() if name not in known}
         refuse_wrong_arguments(cls.__name__, others, what_to_do)
