@@ -5,9 +5,8 @@ loss, and any `keras.layers.Embedding`. For dense gradients they give the result
 optimizer of that name. (Keras has no `RowwiseAdagrad`.)
 """
 
-from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad
+from tf_largeout.optimizers.adagrad import LazyAdagrad, RowwiseAdagrad
 from tf_largeout.optimizers.lazy_adam import LazyAdam
 from tf_largeout.optimizers.lazy_sgd import LazySGD
-from tf_largeout.optimizers.rowwise_adagrad import RowwiseAdagrad
 
 __all__ = ["LazyAdagrad", "LazyAdam", "LazySGD", "RowwiseAdagrad"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tf_largeout import keras_internals
 from tf_largeout.arguments import boolean, is_real, real_number
 from tf_largeout.ops import devices, row_ops
-from tf_largeout.optimizers import row_gradients, step_barrier
+from tf_largeout.optimizers import gradients
 from tf_largeout.types import Gradient, Shape, Variable
 from tf_largeout.variables import (
     bfloat16_rows,
@@ -177,7 +177,7 @@ class RowSparse(keras.optimizers.Optimizer):
                 self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
             ]
             grads = [
-                row_gradients.divisible(gradient)
+                gradients.divisible(gradient)
                 for gradient in self._all_or_none(grads, variables)
             ]
         self._rate_of_step = self._number_of_step = None
@@ -200,7 +200,7 @@ class RowSparse(keras.optimizers.Optimizer):
         """Delays the use of gradients and of `iterations` until all are computed."""
         counter = keras_internals.step_counter(self)
         present = [i for i, gradient in enumerate(grads) if gradient is not None]
-        computed, step = step_barrier.all_or_none(
+        computed, step = gradients.all_or_none(
             [grads[i] for i in present],
             [variables[i] for i in present],
             counter.value,
@@ -275,11 +275,9 @@ class RowSparse(keras.optimizers.Optimizer):
         # The norm is computed from the merged rows of all replicas.
         if self._clips():
             pairs = self._summed([(gradient, None) for gradient in grads])
-            grads = [row_gradients.merged(gradient) for gradient, _ in pairs]
-        values = super()._clip_gradients(
-            [row_gradients.values_of(gradient) for gradient in grads]
-        )
-        return [row_gradients.with_values(g, v) for g, v in zip(grads, values, strict=True)]
+            grads = [gradients.merged(gradient) for gradient, _ in pairs]
+        values = super()._clip_gradients([gradients.values_of(gradient) for gradient in grads])
+        return [gradients.with_values(g, v) for g, v in zip(grads, values, strict=True)]
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
         return grads_and_vars if self._clips() else self._summed(grads_and_vars)
@@ -360,7 +358,7 @@ def _check_finite_by_rows(check_finite: Callable[..., tf.Tensor]) -> Callable[..
         parts = getattr(inner, "optimizers", [inner])  # of a MultiOptimizer
         if not any(isinstance(one, RowSparse) for one in parts):
             return check_finite(self, grads)
-        failed = ~check_finite(self, [row_gradients.values_of(one) for one in grads])
+        failed = ~check_finite(self, [gradients.values_of(one) for one in grads])
         return tf.equal(replicas.summed(tf.cast(failed, tf.float32)), 0)
 
     return check_by_rows

@@ -1,4 +1,4 @@
-"""Adagrad with one accumulator per row."""
+"""Adagrad that updates only the rows with a gradient."""
 
 from typing import Any
 
@@ -7,8 +7,77 @@ import tensorflow as tf
 
 from tf_largeout.keras_internals import slot_of
 from tf_largeout.ops import row_ops
-from tf_largeout.optimizers.lazy_adagrad import LazyAdagrad
+from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import LearningRate, Variable
+
+
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
+    """Adagrad that updates only the rows with a gradient.
+
+    A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
+    any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
+    takes O(rows with a gradient) time instead of O(all rows):
+
+    ```
+    g = sum of the gradients of the row
+    a += g^2,  w -= learning_rate g / sqrt(a + epsilon)
+    ```
+
+    The result is exactly that of Adagrad, which does not move rows with a zero gradient.
+    (Keras's Adagrad squares the gradients of a repeated row before it sums them.) For dense
+    gradients the result is bit-identical to that of `keras.optimizers.Adagrad`.
+
+    For class rows use `LazyAdagrad(30 * rate, initial_accumulator_value=0.0)`, where `rate` is
+    a good rate for `LazyAdam`. The loss is a mean over the batch, but only one or two examples
+    of the batch contribute to the gradient of a class row. So the square of the gradient is far
+    below Keras's initial value of 0.1. With this initial value, rows hardly move.
+
+    Reference:
+        [Duchi et al., 2011](http://www.jmlr.org/papers/volume12/duchi11a/duchi11a.pdf).
+
+    Args:
+        learning_rate: float, schedule or callable. Defaults to 1e-3 as in Keras; usual values
+            are 0.01 to 1.
+        initial_accumulator_value: initial value of a. Defaults to 0.1 as in Keras; use 0 for
+            class rows.
+        epsilon: added to a under the root. Defaults to 1e-7.
+        weight_decay: None, or decoupled weight decay: a row with a gradient is first multiplied
+            by `1 - learning_rate * weight_decay`.
+        name: name of the optimizer.
+        **kwargs: Arguments of `keras.optimizers.Optimizer`: `clipnorm`, `clipvalue`,
+            `global_clipnorm`, `loss_scale_factor` and others. Norms are computed after the
+            gradients of repeated rows are summed.
+
+    Raises:
+        ValueError: see `LazyAdam`.
+    """
+
+    # The op that updates the rows of a variable and its accumulator.
+    _update_op = staticmethod(row_ops.row_adagrad)
+
+    def __init__(
+        self,
+        learning_rate: LearningRate = 1e-3,
+        initial_accumulator_value: float = 0.1,
+        epsilon: float = 1e-7,
+        weight_decay: float | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            learning_rate=learning_rate,
+            initial_accumulator_value=initial_accumulator_value,
+            epsilon=epsilon,
+            weight_decay=weight_decay,
+            name=name,
+            **kwargs,
+        )
+
+    def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
+        accumulator = slot_of(self, "accumulators", variable)
+        values, ids, rate, decay, rounding, _ = step
+        self._update_op(variable, accumulator, values, ids, rate, self.epsilon, decay, rounding)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
