@@ -1,13 +1,18 @@
-"""Checks of arguments that many classes have."""
+"""Checks of arguments that many classes have, and arrays among them in configs."""
 
+import base64
 import math
 import numbers
+import os
+import pathlib
+import zlib
 from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
 
 MOST_CLASSES = 2**31 - 2  # The ops store class ids and counts in 32 bits.
+_LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
 def is_whole(value: Any) -> bool:
@@ -177,3 +182,41 @@ def is_int8(embeddings_dtype: str | None) -> bool:
             f"embeddings_dtype={embeddings_dtype!r}."
         )
     return embeddings_dtype is not None
+
+
+def require_memory(needed: int, what: str, advice: str) -> None:
+    """Raises an error for an array that does not fit into the memory of this machine.
+
+    The check uses the whole memory, not the free one: other processes can end.
+
+    Args:
+        needed: The size of the array in bytes.
+        what: The array and the verb of the message, such as "The tables take".
+        advice: What the user can change, the last sentence of the message.
+
+    Raises:
+        ValueError: If `needed` exceeds the memory of the machine or of the container.
+    """
+    memory = memory_of_machine()
+    if needed > memory:
+        raise ValueError(
+            f"{what} {needed / 2**30:.1f} GiB, and this machine has "
+            f"{memory / 2**30:.1f} GiB. {advice}"
+        )
+
+
+def memory_of_machine() -> int:
+    """Returns the memory in bytes that this process can use at most."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = _LIMIT.read_text().strip() if _LIMIT.exists() else "max"
+    return memory if limit == "max" else min(memory, int(limit))
+
+
+def pack(values: np.ndarray) -> str:
+    """Returns the bytes of an array as compressed text, which JSON can contain."""
+    return base64.b64encode(zlib.compress(values.tobytes())).decode()
+
+
+def unpack(packed: str, dtype: str) -> np.ndarray:
+    """Returns the array `[n]` of `dtype` that `pack` was given."""
+    return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype)

@@ -17,7 +17,7 @@ from benchmarks.harness.files import write_json
 from lab.shared.command_line import new_parser
 from lab.shared.samplers import SAMPLERS
 from tf_largeout import layers, samplers
-from tf_largeout.variables import row_observers
+from tf_largeout.variables import replicas
 
 _WARM_UP = 2
 _POOL = 1024
@@ -65,7 +65,7 @@ def measure(num_classes, dim, projection_dim, num_sampled, options):
     drawn = sample().sampled_candidates
 
     def update(ids):
-        with row_observers.notify_observers(
+        with replicas.notify_observers(
             layer.embeddings, layer.embeddings.value, tf.reshape(ids, [-1])
         ):
             pass  # as an optimizer would change these rows

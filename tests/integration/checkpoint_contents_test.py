@@ -178,5 +178,7 @@ def _weights(model):
 
 def _assert_equal(found, model, when):
     for one, expected in zip(_weights(found), _weights(model), strict=True):
-        np.testing.assert_array_equal(one, expected, err_msg=f"{when}: {expected.path}")
+        np.testing.assert_array_equal(
+            one.numpy(), expected.numpy(), err_msg=f"{when}: {expected.path}"
+        )
     np.testing.assert_array_equal(*(one.predict(IDS, verbose=0) for one in (found, model)))

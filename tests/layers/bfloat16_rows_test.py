@@ -13,7 +13,7 @@ from tests.losses import table as loss_table
 from tests.samplers import sampler_table
 from tests.slow import slow_but
 from tf_largeout.ops import devices
-from tf_largeout.variables import bfloat16_rows, table_pieces
+from tf_largeout.variables import bfloat16_rows, saved_weights
 
 N, DIM, BATCH, STEPS = 60, 8, 20, 6
 RANDOM = np.random.default_rng(0)
@@ -303,8 +303,8 @@ def test_large_tables_are_saved_and_loaded_in_pieces(dtype, shards, tmp_path, mo
     target = model_of(
         layer(embeddings_dtype=dtype, num_shards=shards[1], embeddings_initializer="zeros")
     )
-    monkeypatch.setattr(table_pieces, "_LARGE", 100)  # bytes
-    monkeypatch.setattr(table_pieces, "_PIECE", 7 * DIM * 4)
+    monkeypatch.setattr(saved_weights, "_LARGE", 100)  # bytes
+    monkeypatch.setattr(saved_weights, "_PIECE", 7 * DIM * 4)
     store = {}
     source.get_layer("output").save_own_variables(store)
     assert max(np.size(value) for value in store.values()) <= 14 * DIM
@@ -316,8 +316,8 @@ def test_large_tables_are_saved_and_loaded_in_pieces(dtype, shards, tmp_path, mo
 
 def test_a_file_without_a_piece_is_an_error(monkeypatch):
     source = model_of(layer())
-    monkeypatch.setattr(table_pieces, "_LARGE", 100)
-    monkeypatch.setattr(table_pieces, "_PIECE", 7 * DIM * 2)
+    monkeypatch.setattr(saved_weights, "_LARGE", 100)
+    monkeypatch.setattr(saved_weights, "_PIECE", 7 * DIM * 2)
     store = {}
     source.get_layer("output").save_own_variables(store)
     names = [name for name in store if name.startswith("embeddings")]

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.slow import slow_but
 from tf_largeout.variables import initializers
-from tf_largeout.variables.part_initializer import PartInitializer
+from tf_largeout.variables.initializers import PartInitializer
 
 SHAPES = [(10, 4), (7, 3), (5, 1), (6, 17), (9,)]
 INITIALIZERS = {

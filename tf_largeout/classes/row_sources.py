@@ -18,7 +18,7 @@ from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
 from tf_largeout.ops.class_scan_ops import PackedClasses
 from tf_largeout.ops.devices import handle_of
 from tf_largeout.types import Elementwise, VariableOrHandle
-from tf_largeout.variables import bfloat16_rows, replicas, row_observers
+from tf_largeout.variables import bfloat16_rows, replicas
 from tf_largeout.variables.row_shard import RowShard, map_by_shard, on_each, split
 
 Products = tuple[tf.Variable, tf.Variable | None]
@@ -361,10 +361,10 @@ class Table(RowTable):
     def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
         """Calls `function(ids, old_rows)` after each update by a row-sparse optimizer.
 
-        See `row_observers`. `function` is a method. Only a weak reference to its object is
+        See `replicas.observe`. `function` is a method. Only a weak reference to its object is
         kept.
         """
-        row_observers.observe(self.embeddings, function)
+        replicas.observe(self.embeddings, function)
 
 
 class RowSource:

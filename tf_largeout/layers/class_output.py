@@ -27,7 +27,7 @@ from tf_largeout.variables import (
     bfloat16_rows,
     initializers,
     replicas,
-    sharded_checkpoint,
+    saved_weights,
 )
 from tf_largeout.wrong_arguments import OF_LAYERS, refuse_wrong_arguments
 
@@ -199,7 +199,7 @@ class ClassOutput(keras.layers.Layer):
     def _checkpoint_adapter(self, path: str) -> Any:
         # TensorFlow calls it before it restores the weights.
         if self.built:
-            sharded_checkpoint.require_dtype(self.weights, path, self.name)
+            saved_weights.require_dtype(self.weights, path, self.name)
         if getattr(self, "tower", None) is not None:
             self.tower.require_fit(path)
         return super()._checkpoint_adapter(path)

@@ -27,8 +27,6 @@ from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import (
     initializers,
     saved_weights,
-    shard_weights,
-    sharded_checkpoint,
     sharded_table,
 )
 from tf_largeout.variables.sharded_table import ShardedTable
@@ -295,7 +293,7 @@ class LargeOutput(ClassOutput):
         return TowerRows(tower, self.bias, shape, self.name, self.normalize)
 
     def _add_shards(self, dim: int) -> RowSource:
-        shard_weights.require_placement(self.name, self.num_shards)
+        sharded_table.require_placement(self.name, self.num_shards)
         if self.sampler is not None and (
             self.sampler.needs_one_table or self._sampler_follows_rows()
         ):
@@ -305,7 +303,7 @@ class LargeOutput(ClassOutput):
                 "does not support num_shards above 1. Use a sampler of `tf_largeout`, all of "
                 "which support shards, or num_shards=1."
             )
-        embeddings = shard_weights.add_shards(
+        embeddings = sharded_table.add_shards(
             self,
             "embeddings",
             (self.num_classes, dim),
@@ -315,7 +313,7 @@ class LargeOutput(ClassOutput):
         )
         biases = None
         if self.use_bias:
-            biases = shard_weights.add_shards(
+            biases = sharded_table.add_shards(
                 self, "bias", (self.num_classes,), self.bias_initializer, "bias_initializer"
             )
         return RowSource(tables_of(embeddings, biases, self.name, self.normalize))
@@ -426,7 +424,7 @@ class LargeOutput(ClassOutput):
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
-        return sharded_checkpoint.children(self, children)
+        return saved_weights.children(self, children)
 
     def _serialized_table(self) -> Config | None:
         source = self._tied if self.tower is None else self.tower

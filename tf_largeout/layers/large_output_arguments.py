@@ -5,9 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.arguments import memory_of_machine, real_number, require_memory, whole_number
 from tf_largeout.layers.item_tower import ItemTower
-from tf_largeout.variables.machine_memory import memory_of_machine, require_memory
 
 LEARNED = "learned"
 

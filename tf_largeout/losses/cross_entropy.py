@@ -5,8 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import real_number
-from tf_largeout.packed_arrays import pack
+from tf_largeout.arguments import pack, real_number
 from tf_largeout.steps.candidates import Candidates
 from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, TensorLike

@@ -7,13 +7,12 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.arguments import is_whole
+from tf_largeout.arguments import is_whole, unpack
 from tf_largeout.keras_internals import (
     mask_of,
     running_step,
     set_mask,
 )
-from tf_largeout.packed_arrays import unpack
 from tf_largeout.steps.labels import Labels, per_example
 from tf_largeout.steps.output_tag import OutputTag, tag_of
 from tf_largeout.steps.step import Step

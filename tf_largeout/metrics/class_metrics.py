@@ -7,10 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.arguments import MOST_CLASSES, real_number, whole_number
+from tf_largeout.arguments import MOST_CLASSES, pack, real_number, whole_number
 from tf_largeout.metrics.rank_metrics import AtK, RankedLabels, RankMetric
 from tf_largeout.metrics.tagged_metric import ExampleMetric, ratio
-from tf_largeout.packed_arrays import pack
 from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike
 

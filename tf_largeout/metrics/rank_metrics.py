@@ -5,9 +5,8 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import boolean, whole_number
+from tf_largeout.arguments import boolean, unpack, whole_number
 from tf_largeout.metrics.tagged_metric import ExampleMetric, TaggedMetric
-from tf_largeout.packed_arrays import unpack
 from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike
 

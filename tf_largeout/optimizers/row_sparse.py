@@ -15,8 +15,7 @@ from tf_largeout.types import Gradient, Shape, Variable
 from tf_largeout.variables import (
     bfloat16_rows,
     replicas,
-    row_observers,
-    sharded_checkpoint,
+    saved_weights,
     sharded_table,
 )
 from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
@@ -105,7 +104,7 @@ class RowSparse(keras.optimizers.Optimizer):
         keras_internals.wrap_check_finite(_check_finite_by_rows)
         super().build(variables)
         self.add_slots(variables)
-        sharded_checkpoint.restore_slots(self)
+        saved_weights.restore_slots(self)
 
     def add_slots(self, variables: Sequence[Variable]) -> None:
         """Creates the slots that the Keras optimizer does not have. Subclasses override it."""
@@ -148,13 +147,13 @@ class RowSparse(keras.optimizers.Optimizer):
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
-        return sharded_checkpoint.children(self, children)
+        return saved_weights.children(self, children)
 
     def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
         found = super()._lookup_dependency(name, cached_dependencies)
         if self.built or cached_dependencies is None:  # None: no checkpoint is restored
             return found
-        return sharded_checkpoint.placeholder(self, name, found)
+        return saved_weights.placeholder(self, name, found)
 
     def apply(
         self,
@@ -249,7 +248,7 @@ class RowSparse(keras.optimizers.Optimizer):
             values, ids = gradient, None
             if is_sparse:
                 values, ids = gradient.values, gradient.indices
-            with row_observers.notify_observers(observed, variable, ids):
+            with replicas.notify_observers(observed, variable, ids):
                 if not is_sparse:
                     ids = tf.range(variable.shape[0], dtype=tf.int64)
                 rates = learning_rate, decay * learning_rate
@@ -257,7 +256,7 @@ class RowSparse(keras.optimizers.Optimizer):
                 step = RowStep(tf.cast(values, dtype), ids, *rates, rounding, not is_sparse)
                 self.update_rows(variable, step)
             return
-        with row_observers.notify_observers(observed, variable):
+        with replicas.notify_observers(observed, variable):
             if decays:
                 gradient, decay = tf.identity_n([gradient, decay])
                 variable.assign_sub(variable * decay * learning_rate)

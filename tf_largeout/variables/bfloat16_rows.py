@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.types import Initializer, InitializerLike, Shape
-from tf_largeout.variables.part_initializer import PartInitializer, has_parts
+from tf_largeout.variables.initializers import PartInitializer, has_parts
 
 _BLOCK = 2**24  # values that are float32 at a time
 _MARK = "_largeout_bfloat16_rows"

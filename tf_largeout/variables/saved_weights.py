@@ -1,15 +1,115 @@
-"""The weights of a layer in a file, by name, so that another sampler can load them."""
+"""Weights in files and checkpoints: by name, large tables in pieces, shards as one table."""
 
 import logging
+import math
 import re
-from collections.abc import Mapping, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import keras
+import numpy as np
+import tensorflow as tf
 
+from tf_largeout.keras_internals import sharded_variable
 from tf_largeout.types import Shape
-from tf_largeout.variables import table_pieces
+from tf_largeout.variables import sharded_table
+from tf_largeout.variables.bfloat16_rows import set_rows
 from tf_largeout.variables.sharded_table import ShardedTable
+
+_LARGE, _PIECE = 2**30, 2**28  # bytes of a table that is saved in pieces, and of a piece
+_NAME = re.compile(r"(.+)\.rows_(\d+)_to_(\d+)_of_(\d+)$")
+
+
+def _save_table(
+    name: str, table: keras.Variable | ShardedTable, store: MutableMapping[str, Any]
+) -> None:
+    """Puts a table into `store`, which Keras writes to a file.
+
+    A table above 1 GiB becomes pieces of 256 MiB, because Keras copies each array. The name of
+    a piece says which rows it has.
+    """
+    shape = tuple(table.shape)
+    row_bytes = math.prod(shape[1:]) * tf.as_dtype(table.dtype).size
+    if not shape or shape[0] * row_bytes <= _LARGE:
+        store[name] = table.numpy() if isinstance(table, ShardedTable) else table
+        return
+    step = max(1, _PIECE // row_bytes)
+    for first in range(0, shape[0], step):
+        end = min(first + step, shape[0])
+        if isinstance(table, ShardedTable):
+            rows = table.rows(np.arange(first, end))
+        else:
+            rows = tf.gather(table.value, tf.range(first, end))  # a slice reads all rows
+        store[f"{name}.rows_{first}_to_{end}_of_{shape[0]}"] = rows
+
+
+class _Piece(NamedTuple):
+    """Rows of a table in a file."""
+
+    first: int
+    end: int
+    total: int
+    name: str
+
+
+class _SavedTable:
+    """A table that a file has in pieces.
+
+    Args:
+        store: The file, as Keras reads it.
+        pieces: The pieces, in order.
+
+    Attributes:
+        shape: Shape of the table; it fits no weight if pieces are missing.
+        dtype: Dtype of the table in the file.
+    """
+
+    def __init__(self, store: Mapping[str, Any], pieces: list[_Piece]) -> None:
+        self._store, self._pieces = store, pieces
+        rows = store[pieces[0].name]
+        ends = [0, *(piece.end for piece in pieces)]
+        is_whole = [*(piece.first for piece in pieces), pieces[0].total] == ends
+        self.shape = (pieces[0].total if is_whole else -1, *rows.shape[1:])
+        self.dtype = rows.dtype
+
+    def assign_to(self, table: keras.Variable | ShardedTable) -> None:
+        """Sets all rows of `table`, one piece at a time."""
+        spans: list[tuple[Any, slice]]
+        if isinstance(table, ShardedTable):
+            spans = list(table.spans())
+        elif isinstance(table.value, tf.distribute.DistributedValues):
+            table.assign(np.concatenate([self._store[piece.name] for piece in self._pieces]))
+            return
+        else:
+            spans = [(table, slice(0, self.shape[0]))]
+        for piece in self._pieces:
+            rows = self._store[piece.name]
+            for variable, span in spans:
+                first, end = max(piece.first, span.start), min(piece.end, span.stop)
+                if first < end:
+                    part = tf.cast(
+                        rows[first - piece.first : end - piece.first], variable.dtype
+                    )
+                    with tf.device(variable.value.device):
+                        set_rows(variable, first - span.start, part)
+
+
+def _load_tables(store: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arrays in `store` by name, and a `_SavedTable` for each table in pieces."""
+    values: dict[str, Any] = {}
+    tables: dict[str, list[_Piece]] = {}
+    for name in store.keys():
+        match = _NAME.match(name)
+        if match is None:
+            values[name] = store[name]
+        else:
+            table, *numbers = match.groups()
+            first, end, total = map(int, numbers)
+            tables.setdefault(table, []).append(_Piece(first, end, total, name))
+    for table, pieces in tables.items():
+        values[table] = _SavedTable(store, sorted(pieces))
+    return values
+
 
 NamedWeights: TypeAlias = Mapping[str, keras.Variable | ShardedTable]
 
@@ -19,7 +119,7 @@ _SHARD = re.compile(r"_\d+_of_\d+$")  # the ending that `RowShard.name_of` adds
 def save(weights: NamedWeights, store: MutableMapping[str, Any]) -> None:
     """Puts weights into `store`, which Keras writes to a file."""
     for name, weight in weights.items():
-        table_pieces.save(name, weight, store)
+        _save_table(name, weight, store)
 
 
 def load(
@@ -41,7 +141,7 @@ def load(
         ValueError: If the file does not have the same weights with the same shapes. Weights of
             the sampler may differ.
     """
-    values = table_pieces.load(store)
+    values = _load_tables(store)
     needed, needed_state = _shapes(weights)
     found, found_state = _shapes(values)
     if needed != found:
@@ -56,7 +156,7 @@ def load(
     loaded = needed.keys() | _loaded_state(needed_state, found_state, layer, sampler)
     _report_conversion(weights, values, layer)
     for name, weight in weights.items():
-        if name in loaded and isinstance(values[name], table_pieces.SavedTable):
+        if name in loaded and isinstance(values[name], _SavedTable):
             values[name].assign_to(weight)
         elif name in loaded:
             weight.assign(values[name])
@@ -124,3 +224,141 @@ def _loaded_state(
 def _without_shard(name: str) -> str:
     """Returns the name of a weight without the number of its shard."""
     return _SHARD.sub("", name)
+
+
+# The end of the key of class rows, which an optimizer also lists.
+_ROWS = re.compile(r"/(embeddings|_trainable_variables/\d+)/\.ATTRIBUTES/VARIABLE_VALUE$")
+_SLICES, _LISTS, _AWAITED = "_largeout_slices", "_largeout_lists", "_largeout_awaited"
+
+
+def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the children of an object with tables in place of their shards.
+
+    Args:
+        owner: A layer or an optimizer.
+        found: Its children by name, the result of `_trackable_children`.
+
+    Returns:
+        Children by name, none of which is a shard or a list that contains one.
+    """
+    changed: dict[str, Any] = {}
+    for name, child in found.items():
+        table = sharded_table.table_of(child)
+        if name in _awaited(owner):
+            changed[name] = _awaited(owner)[name].list
+        elif table is not None:
+            changed[table.name] = _slices(table)
+        elif _has_shards(child):
+            changed[name] = _whole_list(owner, name, child)
+        else:
+            changed[name] = child
+    return changed
+
+
+def placeholder(owner: Any, name: str, child: Any) -> Any:
+    """Returns a placeholder for a list of slots of an optimizer that is not built.
+
+    Before an optimizer has its slots, it is not known which slots are shards of one table in
+    the checkpoint. So the placeholder takes their place. When the slots exist, `restore_slots`
+    adds them to the placeholder, and TensorFlow's deferred restoration sets their values.
+
+    Args:
+        owner: The optimizer.
+        name: Name of its child in the checkpoint.
+        child: The child; None if `owner` has no child of that name yet.
+    """
+    if not (child is None or isinstance(child, (list, tuple))):
+        return child
+    if name not in _awaited(owner):
+        _awaited(owner)[name] = _holder(child or [])
+    return _awaited(owner)[name].list
+
+
+def restore_slots(owner: Any) -> None:
+    """Restores the slots of a newly built optimizer from the checkpoint that was read before.
+
+    Raises:
+        ValueError: If the checkpoint has a list of slots where the optimizer has none.
+    """
+    for name, holder in _awaited(owner).items():
+        child = getattr(owner, name, [])
+        if not isinstance(child, (list, tuple)):
+            raise ValueError(
+                f"'{name}' of optimizer '{owner.name}' cannot be restored after the checkpoint "
+                "was read. Call `optimizer.build(model.trainable_variables)` first."
+            )
+        for one in _as_saved(child)[len(holder.list) :]:
+            holder.list.append(one)
+
+
+def require_dtype(weights: Iterable[keras.Variable], path: str, owner: str) -> None:
+    """Raises a ValueError if a checkpoint has the class rows in another dtype than a layer.
+
+    The rows are found by their name and shape. Several tables of this shape, of which one has
+    the dtype of the layer, raise no error here.
+
+    Args:
+        weights: The weights of the layer.
+        path: Path of the checkpoint.
+        owner: Name of the layer, for the message.
+    """
+    for table in sharded_table.join_shards(weights):
+        if table.name != "embeddings":
+            continue
+        reader = tf.train.load_checkpoint(path)
+        dtypes = {
+            reader.get_variable_to_dtype_map()[key].name
+            for key, shape in reader.get_variable_to_shape_map().items()
+            if _ROWS.search(key) and shape == list(table.shape)
+        }
+        dtype = keras.backend.standardize_dtype(table.dtype)
+        if dtypes in ({"float32"}, {"bfloat16"}) and dtype not in dtypes:
+            raise ValueError(
+                f"The class rows of layer '{owner}' are {dtype}. Received: a checkpoint with "
+                f"{dtypes.pop()} rows, and tf.train.Checkpoint does not convert them. Restore "
+                "it into a model with rows of its dtype, call `save_weights` of that model, "
+                "and `load_weights` of yours, which converts them."
+            )
+
+
+def _awaited(owner: Any) -> dict[str, tf.Module]:
+    return owner.__dict__.setdefault(_AWAITED, {})
+
+
+def _has_shards(child: Any) -> bool:
+    return isinstance(child, (list, tuple)) and any(map(sharded_table.is_shard, child))
+
+
+def _slices(table: ShardedTable) -> Any:
+    """Returns an object that TensorFlow saves in slices; the same object at each call.
+
+    The machine of a shard writes the slice of the shard, and any range of rows can be read. So
+    a checkpoint does not depend on the number of shards.
+    """
+    if not hasattr(table, _SLICES):
+        values = [shard.value for shard in table.shards]
+        setattr(table, _SLICES, sharded_variable(values, table.name))
+    return getattr(table, _SLICES)
+
+
+def _whole_list(owner: Any, name: str, variables: list[keras.Variable]) -> Any:
+    """Returns variables, with shards joined to tables. Every call returns the same list."""
+    known = owner.__dict__.setdefault(_LISTS, {})
+    key = name, *map(id, variables)
+    if key not in known:
+        known[key] = _holder(_as_saved(variables))
+    return known[key].list
+
+
+def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
+    return [
+        _slices(one) if isinstance(one, ShardedTable) else one
+        for one in sharded_table.join_shards(variables)
+    ]
+
+
+def _holder(children: Sequence[Any]) -> tf.Module:
+    """Returns an object whose `list` TensorFlow can save."""
+    holder = tf.Module()
+    holder.list = list(children)
+    return holder

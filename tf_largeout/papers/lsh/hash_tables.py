@@ -8,14 +8,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import is_whole, one_of, real_number, whole_number
+from tf_largeout.arguments import is_whole, one_of, real_number, require_memory, whole_number
 from tf_largeout.ops import devices
 from tf_largeout.papers.lsh.hash_ops import hash_functions, lsh_hash
 from tf_largeout.papers.lsh.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
 from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.types import Config
 from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
-from tf_largeout.variables.machine_memory import require_memory
 from tf_largeout.variables.replicas import local_variable
 
 HASHES = ["simhash", "dwta", "wta"]
