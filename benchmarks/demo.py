@@ -17,12 +17,11 @@ import numpy as np
 
 import tf_largeout as tflo
 from benchmarks.harness import machine, tasks
-from benchmarks.harness.command_line import new_parser
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import new_parser, write_json
 from benchmarks.harness.plots import draw_race
-from benchmarks.harness.training_run import TrainingRun
-from benchmarks.methods.builders import encoder_of
+from benchmarks.harness.training import TrainingRun
 from benchmarks.methods.method_table import METHODS
+from benchmarks.methods.models import encoder_of
 from benchmarks.race import table
 from benchmarks.tune import positive
 from tf_largeout.datasets import place_names

@@ -14,14 +14,12 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness import machine, own_process, tasks
-from benchmarks.harness.command_line import new_parser
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import new_parser, write_json
 from benchmarks.harness.plots import draw_profile
 from benchmarks.harness.tasks import task_argument
-from benchmarks.methods.builders import encoder_of
 from benchmarks.methods.method_table import METHODS
+from benchmarks.methods.models import CandidateModel, encoder_of
 from benchmarks.methods.optimizers import ROW_PASSES
-from benchmarks.methods.stock_models import CandidateModel
 from benchmarks.race import setting_argument
 
 _BATCHES = 64

@@ -16,11 +16,10 @@ import dataclasses
 import pathlib
 
 from benchmarks.harness import machine
-from benchmarks.harness.command_line import new_parser
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import new_parser, write_json
 from benchmarks.harness.plots import draw_race
 from benchmarks.harness.tasks import task_argument
-from benchmarks.harness.training_run import TrainingRun
+from benchmarks.harness.training import TrainingRun
 from benchmarks.methods.method_table import METHODS, Settings
 from benchmarks.rivals import RIVALS
 from benchmarks.rivals.rival_run import RivalRun

@@ -22,11 +22,10 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from benchmarks.harness import machine, own_process, tasks
-from benchmarks.harness.command_line import new_parser
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import new_parser, write_json
 from benchmarks.harness.plots import draw_search
-from benchmarks.harness.training_run import TrainingRun
-from benchmarks.methods.builders import encoder_of
+from benchmarks.harness.training import TrainingRun
+from benchmarks.methods.models import encoder_of
 from benchmarks.methods.retrieval_methods import METHODS, Problem
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -14,8 +14,7 @@ import tensorflow as tf
 from tqdm import tqdm
 
 from benchmarks.harness import machine
-from benchmarks.harness.command_line import new_parser
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import new_parser, write_json
 from benchmarks.harness.plots import draw_search
 from tf_largeout import layers, samplers
 

@@ -20,8 +20,7 @@ import argparse
 from tqdm import tqdm
 
 from benchmarks.harness import machine
-from benchmarks.harness.command_line import new_parser
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import new_parser, write_json
 from benchmarks.harness.plots import draw_step
 from benchmarks.harness.step_case import StepCase, measure_in_turns
 from benchmarks.methods.optimizers import ROW_PASSES

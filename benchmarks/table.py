@@ -9,8 +9,9 @@ the costs of training and answers instead.
 import json
 import pathlib
 
-from benchmarks.harness.command_line import new_parser
-from benchmarks.harness.files import write_json
+import pandas as pd
+
+from benchmarks.harness.files import markdown, new_parser, write_json
 from benchmarks.harness.plots import draw_comparison
 from benchmarks.race import seconds_to
 
@@ -56,7 +57,7 @@ def main(arguments=None):
         parser.error(str(error))
     task = logs[0]["task"]
     report = {"task": task, "reference": reference, "rows": rows}
-    print("\n".join(text_lines(rows, columns)))
+    print(text_table(rows, columns).to_string(index=False))
     if reference:
         print(f"s to 50 % and to 90 %: of the last P@1 of {reference}.")
     if options.json:
@@ -146,35 +147,19 @@ def _row(log, aims, num_examples):
     }
 
 
-def text_lines(rows, columns=LEARNING):
-    """Returns the rows as lines of text with aligned columns."""
-    cells = _cells(rows, columns)
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            [line[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)]
-        )
-        for line in cells
-    ]
+def text_table(rows, columns=LEARNING):
+    """Returns a pandas table of texts, with "-" for unknown or unreached values."""
+    table = pd.DataFrame(rows).reindex(columns=[name for name, _, _ in columns])
+    for name, _, form in columns:
+        table[name] = [("-" if pd.isna(value) else form.format(value)) for value in table[name]]
+    return table.set_axis([heading for _, heading, _ in columns], axis=1)
 
 
 def write_markdown(path, rows, columns=LEARNING):
-    """Writes the rows as a markdown table."""
-    path = pathlib.Path(path)
+    """Writes the rows as a Markdown table."""
+    path, table = pathlib.Path(path), text_table(rows, columns)
     path.parent.mkdir(parents=True, exist_ok=True)
-    head, *body = ["| " + " | ".join(line) + " |" for line in _cells(rows, columns)]
-    lines = [head, "|---" + "|---:" * (len(columns) - 1) + "|", *body]
-    path.write_text("\n".join(lines) + "\n")
-
-
-def _cells(rows, columns):
-    """Returns headings and rows as text, with '-' for unknown or unreached values."""
-    lines = [[heading for _, heading, _ in columns]]
-    for row in rows:
-        values = [(row.get(name), form) for name, _, form in columns]
-        lines.append(["-" if value is None else form.format(value) for value, form in values])
-    return lines
+    path.write_text(markdown(list(table), table.to_numpy().tolist()) + "\n")
 
 
 def _logs_of(file, with_reports):
@@ -186,7 +171,7 @@ def _logs_of(file, with_reports):
     several = content.get("methods", {}) if with_reports else {}
     found = [content, *several.values()]
     return [
-        {**log, "directory": file.with_form(rank_by="absolute").parent.name}
+        {**log, "directory": file.absolute().parent.name}
         for log in found
         if log.get("points") and "method" in log
     ]

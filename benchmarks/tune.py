@@ -10,10 +10,9 @@ import argparse
 import pathlib
 
 from benchmarks.harness import machine
-from benchmarks.harness.command_line import new_parser
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import new_parser, write_json
 from benchmarks.harness.tasks import task_argument
-from benchmarks.harness.training_run import TrainingRun
+from benchmarks.harness.training import TrainingRun
 from benchmarks.methods.method_table import METHODS
 from benchmarks.race import setting_argument
 

@@ -9,7 +9,7 @@ from build_tools.tensorflow_install import WINDOW
 
 # Besides TensorFlow, what the op library is compiled with.
 BUILD = ["cmake", "ninja", "setuptools>=77"]
-# pandas and jinja2 are for tfds.as_dataframe, which tensorflow-datasets does not require;
+# pandas is for data sets, benchmarks and tfds.as_dataframe, which also needs jinja2;
 # fastapi and uvicorn are for examples/serving.
 EXAMPLES = [
     "dill",
@@ -18,6 +18,7 @@ EXAMPLES = [
     "jinja2",
     "matplotlib",
     "pandas",
+    "pyarrow",
     "tensorflow-datasets",
     "tqdm",
     "uvicorn",

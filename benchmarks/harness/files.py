@@ -1,5 +1,6 @@
-"""Reports as text and as files, and the output of child processes."""
+"""Reports, the output of child processes, and command lines."""
 
+import argparse
 import contextlib
 import json
 import os
@@ -48,3 +49,33 @@ def _writes_to(path, descriptor):
     finally:
         os.dup2(kept, descriptor)
         os.close(kept)
+
+
+def new_parser(name, description, has_picture=True):
+    """Returns a parser for `python -m benchmarks NAME`, with options for its files.
+
+    Args:
+        name: Name of the benchmark.
+        description: Docstring of the benchmark.
+        has_picture: Whether to add the option `--png`, in addition to `--json`.
+    """
+    parser = argparse.ArgumentParser(
+        f"python -m benchmarks {name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", help="file for the figures")
+    if has_picture:
+        parser.add_argument("--png", help="file for the picture")
+    return parser
+
+
+def markdown(head, rows):
+    """Returns a Markdown table of texts. Cells are right-aligned, except in the first column.
+
+    Args:
+        head: title of each column.
+        rows: cells of each row.
+    """
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

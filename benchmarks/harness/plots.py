@@ -3,18 +3,12 @@
 import itertools
 import pathlib
 
-_COLOURS = [
-    "#d1495b",
-    "#edae49",
-    "#00798c",
-    "#30638e",
-    "#7d5ba6",
-    "#5c9e4a",
-    "#8d6a4f",
-    "#555555",
-]
+import pandas as pd
+
+_COLOURS = "#d1495b #edae49 #00798c #30638e #7d5ba6 #5c9e4a #8d6a4f #555555".split()
 _LINES = [("-", "o"), ("--", "s"), (":", "^"), ("-.", "D")]  # with a marker each
 _BELOW = {"loc": "outside lower center", "ncols": 3, "frameon": False}  # of a figure's legend
+_UNDER = {"loc": "upper left", "bbox_to_anchor": (0, -0.14), "frameon": False}  # of axes
 _AXES = {
     "num_classes": "number of classes",
     "dim": "width of the embeddings",
@@ -42,7 +36,7 @@ def draw_race(logs, path, title):
     axes.set(xlabel="seconds of training", ylabel="P@1 on test, %", title=title)
     axes.set_ylim(bottom=0)
     axes.margins(x=0.08)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False)
+    axes.legend(**_UNDER)
     save(figure, path)
 
 
@@ -77,17 +71,17 @@ def draw_comparison(logs, rows, path, title):
 
 def draw_step(report, path):
     """Draws milliseconds per step, one panel per swept quantity, one line per variant."""
-    rows = [row for row in report["rows"] if "error" not in row]
-    swept = [name for name in _AXES if len({row[name] for row in rows}) > 1] or ["num_classes"]
+    rows = pd.DataFrame(row for row in report["rows"] if "error" not in row)
+    swept = [name for name in _AXES if rows[name].nunique() > 1] or ["num_classes"]
     figure, panels = new_figure([4.2 * len(swept), 4.6], len(swept))
-    base = {name: _most_common(row[name] for row in rows) for name in _AXES}
-    variants = list(dict.fromkeys(row["variant"] for row in rows))
+    base = rows[list(_AXES)].mode().iloc[0]
+    variants = rows["variant"].unique()
     for axes, name in zip(panels if len(swept) > 1 else [panels], swept, strict=True):
         others = [other for other in _AXES if other != name]
-        on_sweep = [row for row in rows if all(row[o] == base[o] for o in others)]
+        on_sweep = rows[(rows[others] == base[others]).all(axis=1)].sort_values(name)
         for style, variant in zip(line_styles(len(variants)), variants, strict=True):
-            points = sorted((r[name], r["ms"]) for r in on_sweep if r["variant"] == variant)
-            axes.plot(*zip(*points, strict=True), **style, label=variant)
+            own = on_sweep[on_sweep["variant"] == variant]
+            axes.plot(own[name], own["ms"], **style, label=variant)
         axes.set(xlabel=_AXES[name], xscale="log", yscale="log")
     first = panels[0] if len(swept) > 1 else panels
     first.set_ylabel("milliseconds per step")
@@ -97,16 +91,11 @@ def draw_step(report, path):
 
 def draw_profile(report, parts, path):
     """Draws one horizontal bar per method, one colour per part of the step."""
-    rows = list(report["methods"].values())
-    figure, axes = new_figure([8.0, 1.6 + 0.6 * len(rows)])
-    for place, row in enumerate(rows):
-        left = 0.0
-        for colour, part in zip(_COLOURS, parts, strict=False):
-            width = max(row["parts_ms"][part], 0.0)
-            label = part if place == 0 else None
-            axes.barh(place, width, left=left, color=colour, label=label, height=0.6)
-            left += width
-    axes.set_yticks(range(len(rows)), [row["title"] for row in rows])
+    rows = pd.DataFrame({row["title"]: row["parts_ms"] for row in report["methods"].values()})
+    figure, axes = new_figure([8.0, 1.6 + 0.6 * len(rows.columns)])
+    rows.loc[list(parts)].T.clip(lower=0).plot.barh(
+        stacked=True, ax=axes, color=_COLOURS, width=0.6, legend=False
+    )
     axes.invert_yaxis()
     axes.set(xlabel="milliseconds per step", title=report["task"])
     figure.legend(**_BELOW)
@@ -116,12 +105,11 @@ def draw_profile(report, parts, path):
 def draw_search(report, path, of_queries=False):
     """Draws recall against ms per batch or queries per second, one line per search."""
     figure, axes = new_figure([8.0, 4.8])
-    searches = dict.fromkeys(row["search"] for row in report["rows"])
-    for style, search in zip(line_styles(len(searches)), searches, strict=True):
-        rows = [row for row in report["rows"] if row["search"] == search]
-        points = [(row["qps" if of_queries else "ms"], row["recall"]) for row in rows]
-        x, y = zip(*sorted(points), strict=True)
-        axes.plot(x, y, **style, label=search)
+    searches = pd.DataFrame(report["rows"]).groupby("search", sort=False)
+    x = "qps" if of_queries else "ms"
+    for style, (search, rows) in zip(line_styles(len(searches)), searches, strict=True):
+        rows = rows.sort_values([x, "recall"])
+        axes.plot(rows[x], rows["recall"], **style, label=search)
     axes.set(
         xscale="log",
         xlabel=("queries per second in batches" if of_queries else "milliseconds per batch")
@@ -130,8 +118,7 @@ def draw_search(report, path, of_queries=False):
         title=f"{report['num_classes']:,} classes of width {report['dim']}",
     )
     axes.set_ylim(0, 1.02)
-    columns = 1 + (len(searches) > 6)
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.14), frameon=False, ncols=columns)
+    axes.legend(**_UNDER, ncols=1 + (len(searches) > 6))
     save(figure, path)
 
 
@@ -179,8 +166,3 @@ def save(figure, path):
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130, bbox_inches="tight")
     pyplot.close(figure)
-
-
-def _most_common(values):
-    values = list(values)
-    return max(set(values), key=values.count)

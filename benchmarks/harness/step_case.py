@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.harness import machine, own_process, turns
+from benchmarks.harness import machine, own_process
 from benchmarks.harness.step_clock import WARM_UP, StepClock
 from benchmarks.harness.tasks import from_arrays
 from benchmarks.methods.method_table import METHODS
@@ -105,7 +105,7 @@ def measure_in_turns(cases, steps_per_turn, environments=None):
     ]
     found = [
         _KILLED if isinstance(figures, RuntimeError) else figures
-        for figures in turns.call_in_turns(calls, environments)
+        for figures in own_process.call_in_turns(calls, environments)
     ]
     rows = [
         {**dataclasses.asdict(case), "steps_per_turn": steps_per_turn, **figures}

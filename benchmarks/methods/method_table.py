@@ -7,9 +7,8 @@ import functools
 import keras
 import tensorflow as tf
 
-from benchmarks.methods.builders import dense, ours, residual, stock
+from benchmarks.methods.models import AllPositivesModel, dense, ours, residual, stock
 from benchmarks.methods.optimizers import OPTIMIZERS
-from benchmarks.methods.stock_models import AllPositivesModel
 from tf_largeout import losses
 
 

@@ -10,7 +10,7 @@ import tempfile
 
 import numpy as np
 
-from benchmarks.rivals.rival_model import not_installed
+from benchmarks.rivals.models import not_installed
 
 # TensorFlow and PyTorch crash in one process, so this program does not import TensorFlow.
 _PROGRAM = "benchmarks.other_libraries.step_loop"

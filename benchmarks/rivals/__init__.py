@@ -1,9 +1,6 @@
 """Models of other libraries for comparison; a new one is a line here."""
 
-from benchmarks.rivals.fasttext_model import FasttextModel
-from benchmarks.rivals.napkinxc_model import NapkinxcModel
-from benchmarks.rivals.omikuji_model import OmikujiModel
-from benchmarks.rivals.rival import Rival
+from benchmarks.rivals.models import FasttextModel, NapkinxcModel, OmikujiModel, Rival
 
 # Flat trees, as in Bonsai: clusters of any size, and many children per node.
 FLAT = {"cluster_balanced": False, "collapse_every_n_layers": 5}

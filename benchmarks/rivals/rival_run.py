@@ -7,14 +7,13 @@ import tempfile
 import numpy as np
 
 from benchmarks.harness import machine, tasks
-from benchmarks.harness.answers import query_milliseconds
-from benchmarks.harness.evaluation import rank_figures
+from benchmarks.harness.evaluation import query_milliseconds, rank_figures
 from benchmarks.harness.files import size_mb, write_json
-from benchmarks.harness.process_run import ProcessRun
-from benchmarks.harness.stopwatch import Stopwatch
+from benchmarks.harness.own_process import ProcessRun
+from benchmarks.harness.training import Stopwatch
 from benchmarks.rivals import RIVALS
 from benchmarks.rivals.examples import Examples
-from benchmarks.rivals.rival_model import load_package
+from benchmarks.rivals.models import load_package
 
 _CUTOFF = 5
 _ASKED_AT_ONCE = 256

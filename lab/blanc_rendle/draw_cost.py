@@ -19,9 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness import machine
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import markdown, write_json
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 from tf_largeout.papers.kernel_tree import kernel_tree_ops
 from tf_largeout.papers.kernel_tree.kernel_tree import default_leaf_size
 

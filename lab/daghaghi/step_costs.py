@@ -15,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness import machine
+from benchmarks.harness.files import markdown
 from benchmarks.harness.step_case import StepTimes, dense_task
 from benchmarks.harness.step_clock import WARM_UP, StepClock
 from lab.daghaghi import plots
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
 

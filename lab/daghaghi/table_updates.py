@@ -21,12 +21,13 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness import tasks
+from benchmarks.harness.files import markdown
 from benchmarks.harness.tasks import task_argument
 from lab.daghaghi import training
 from lab.daghaghi.rows import HASHED, ROWS
 from lab.daghaghi.step_costs import cpu_ms, rebuild_ms
 from lab.shared.command_line import new_parser
-from lab.shared.figures import grid, markdown
+from lab.shared.figures import grid
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
 from tf_largeout.papers.lsh.hash_ops import hash_functions, lsh_hash

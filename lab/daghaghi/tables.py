@@ -2,8 +2,9 @@
 
 import statistics
 
+from benchmarks.harness.files import markdown
 from lab.daghaghi.rows import ROWS
-from lab.shared.figures import grid, markdown, mean_and_deviation
+from lab.shared.figures import grid, mean_and_deviation
 
 _SETTINGS = ("budget", "tables", "hashes")
 _SHARES = (0.5, 0.9)  # of the P@1 of the full softmax

@@ -25,9 +25,8 @@ import tensorflow as tf
 
 from benchmarks.harness import tasks
 from benchmarks.harness.evaluation import evaluate
-from benchmarks.harness.stopwatch import Stopwatch
 from benchmarks.harness.tasks import task_argument
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.harness.training import ENDLESS, Stopwatch, TrainingClock
 from lab.daghaghi import plots, tables
 from lab.daghaghi.rows import BY_BUDGET, HASHED, ROWS
 from lab.shared.command_line import new_parser

@@ -13,9 +13,9 @@ import time
 import keras
 
 from benchmarks.harness import machine
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import markdown, write_json
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 from tf_largeout import metrics
 
 _FOLDER = pathlib.Path(__file__).parents[2] / "docs/guides"

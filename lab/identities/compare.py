@@ -17,8 +17,9 @@ import time
 
 import keras
 
+from benchmarks.harness.files import markdown
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import losses, optimizers
 

@@ -23,11 +23,12 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness.evaluation import rank_figures
+from benchmarks.harness.files import markdown
 from benchmarks.harness.tasks import endless_batches
-from benchmarks.rivals.tf_idf import TfIdf
+from benchmarks.rivals.examples import TfIdf
 from lab import corpora
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import layers, losses, optimizers, samplers
 from tf_largeout.datasets import place_names

@@ -9,11 +9,11 @@ kept in `--out`, so an interrupted series can be continued.
 import pathlib
 
 from benchmarks.harness import machine
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import markdown, write_json
 from benchmarks.harness.tasks import TASKS
-from benchmarks.harness.training_run import TrainingRun
+from benchmarks.harness.training import TrainingRun
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 from lab.shared.methods import METHODS
 
 # Methods and their numbers of negatives; the rates are as in the older runs of the note.

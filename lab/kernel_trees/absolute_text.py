@@ -8,10 +8,11 @@ interrupted series can be continued.
 
 import dataclasses
 
+from benchmarks.harness.files import markdown
 from lab.kernel_trees.absolute import NEGATIVES
 from lab.shared import language_model_case, threads
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.language_model_case import Setting
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from benchmarks.harness import machine, tasks
 from benchmarks.harness.files import write_json
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.harness.training import ENDLESS, TrainingClock
 from benchmarks.methods.method_table import METHODS
 from lab.negatives.hardness import with_sampler
 from lab.shared.command_line import new_parser

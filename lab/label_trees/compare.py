@@ -18,10 +18,10 @@ import pathlib
 from benchmarks.harness import machine
 from benchmarks.harness.files import write_json
 from benchmarks.harness.tasks import TASKS
-from benchmarks.harness.training_run import TrainingRun
+from benchmarks.harness.training import TrainingRun
 from benchmarks.race import race
 from benchmarks.rivals.rival_run import RivalRun
-from benchmarks.table import COSTS, comparison, text_lines, write_markdown
+from benchmarks.table import COSTS, comparison, text_table, write_markdown
 from lab.label_trees.joined_run import JoinedRun
 from lab.label_trees.rivals import RIVALS
 from lab.shared.command_line import new_parser
@@ -48,7 +48,7 @@ def main(arguments=None):
         {"machine": machine.describe(), "task": options.task, "rows": rows},
     )
     write_markdown(options.markdown or out / "practice.md", rows, COSTS)
-    print("\n".join(text_lines(rows, COSTS)))
+    print(text_table(rows, COSTS).to_string(index=False))
     return rows
 
 

@@ -6,12 +6,10 @@ import gc
 import keras
 
 from benchmarks.harness import machine, tasks
-from benchmarks.harness.answers import answer_mb, keras_top_k, query_milliseconds
-from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.evaluation import answer_mb, evaluate, keras_top_k, query_milliseconds
 from benchmarks.harness.files import write_json
-from benchmarks.harness.process_run import ProcessRun
-from benchmarks.harness.stopwatch import Stopwatch
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.harness.own_process import ProcessRun
+from benchmarks.harness.training import ENDLESS, Stopwatch, TrainingClock
 from lab.shared.methods import METHODS
 from tf_largeout import join_models
 

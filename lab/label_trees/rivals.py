@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.rivals import FLAT, Rival
 from benchmarks.rivals import RIVALS as PACKAGE_RIVALS
-from benchmarks.rivals.omikuji_model import OmikujiModel
+from benchmarks.rivals.models import OmikujiModel
 from tf_largeout.datasets.ragged import Ragged
 from tf_largeout.layers import HashedBigrams
 

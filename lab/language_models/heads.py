@@ -18,12 +18,11 @@ import subprocess
 import sys
 
 from benchmarks.harness import machine, own_process
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import markdown, write_json
 from lab.language_models.case import Case
 from lab.language_models.keras_head import METHODS as KERAS_METHODS
 from lab.language_models.keras_head import measure
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 
 # TensorFlow and PyTorch crash in one process, so this program does not import TensorFlow.
 _TORCH_PROGRAM = (

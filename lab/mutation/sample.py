@@ -10,10 +10,10 @@ import argparse
 import json
 import pathlib
 
+from benchmarks.harness.files import markdown
 from lab.mutation.table import FAULTS
 from lab.mutation.tree import Tree
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import tensorflow as tf
 from benchmarks.harness import machine, tasks
 from benchmarks.harness.evaluation import evaluate
 from benchmarks.harness.files import write_json
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.harness.training import ENDLESS, TrainingClock
 from benchmarks.methods.method_table import METHODS
 from lab.shared.command_line import new_parser
 from lab.shared.plots import draw_hardness

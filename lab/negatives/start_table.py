@@ -11,9 +11,10 @@ import json
 import pathlib
 import statistics
 
+from benchmarks.harness.files import markdown
 from benchmarks.harness.plots import line_styles, new_figure, save
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 
 NEVER, DEFAULT = "never", "by labels"
 RULES = {"by_labels": DEFAULT, "by_size": "by sample size"}

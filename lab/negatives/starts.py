@@ -16,7 +16,7 @@ import keras
 from benchmarks.harness import tasks
 from benchmarks.harness.evaluation import evaluate
 from benchmarks.harness.tasks import TASKS
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.harness.training import ENDLESS, TrainingClock
 from benchmarks.methods.method_table import METHODS
 from lab.shared import language_model_case
 from lab.shared.command_line import new_parser

@@ -15,10 +15,10 @@ import sys
 import numpy as np
 
 from benchmarks.harness import machine
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import markdown, write_json
 from lab.next_item import data, watch
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 
 
 def main(arguments=None):

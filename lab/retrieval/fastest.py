@@ -8,8 +8,8 @@ call. Nothing is measured.
 import json
 import pathlib
 
+from benchmarks.harness.files import markdown
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 
 # A recall is measured on other queries than those that determined a setting.
 _TOLERANCE = 0.01

@@ -14,8 +14,8 @@ import keras
 import numpy as np
 
 from benchmarks.harness import machine, own_process, tasks
+from benchmarks.harness.files import markdown
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 from lab.shared.kept_runs import KeptRuns
 from tf_largeout import layers, losses, optimizers, retrieval, samplers
 

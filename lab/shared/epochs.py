@@ -15,12 +15,13 @@ import keras
 
 from benchmarks.harness import tasks
 from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.files import markdown
 from benchmarks.harness.tasks import task_argument
 from benchmarks.race import setting_argument
 from lab.shared.command_line import new_parser
 from lab.shared.directions import add_task
 from lab.shared.falling_rates import FallingRates
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
 from tf_largeout import join_models

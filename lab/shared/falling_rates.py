@@ -2,7 +2,7 @@
 
 import keras
 
-from benchmarks.harness.learning_rates import LearningRates
+from benchmarks.harness.training import LearningRates
 
 
 class FallingRates(keras.callbacks.Callback):

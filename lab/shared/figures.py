@@ -2,22 +2,13 @@
 
 import statistics
 
+from benchmarks.harness.files import markdown
+
 
 def mean_and_deviation(values, digits=1):
     """Returns "mean ± standard deviation"; a single value alone; "" without values."""
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):,.{digits}f}{spread}" if values else ""
-
-
-def markdown(head, rows):
-    """Returns a Markdown table of texts. Cells are right-aligned, except in the first column.
-
-    Args:
-        head: title of each column.
-        rows: cells of each row.
-    """
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def grid(runs, corner, row, column, titles, figure="p1"):

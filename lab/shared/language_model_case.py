@@ -7,7 +7,7 @@ import time
 import keras
 import numpy as np
 
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.harness.training import ENDLESS, TrainingClock
 from benchmarks.methods.optimizers import OPTIMIZERS
 from lab import corpora
 from lab.shared.factored_heads import FACTORED_HEADS

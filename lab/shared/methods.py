@@ -8,9 +8,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.methods.builders import ours
 from benchmarks.methods.method_table import METHODS as PACKAGE_METHODS
 from benchmarks.methods.method_table import method_of_ours
+from benchmarks.methods.models import ours
 from lab.shared.class_vectors import class_vectors
 from lab.shared.factored_heads import FACTORED_HEADS
 from lab.shared.samplers import SAMPLERS

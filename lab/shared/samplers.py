@@ -1,7 +1,7 @@
 """The package's samplers of benchmarks, and those that only notes compare."""
 
-from benchmarks.methods.samplers import SAMPLERS as PACKAGE_SAMPLERS
-from benchmarks.methods.samplers import sampler_of
+from benchmarks.methods.models import SAMPLERS as PACKAGE_SAMPLERS
+from benchmarks.methods.models import sampler_of
 from tf_largeout.samplers import (
     BernoulliSampler,
     BigramSampler,

@@ -19,10 +19,9 @@ import pathlib
 import tempfile
 
 from benchmarks.harness import machine, own_process
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import markdown, write_json
 from benchmarks.harness.tasks import TASKS
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 from lab.speed.exact_softmax_case import Problem, figures, save_problem
 
 _PASSES = 2 + 1 + 7

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness import machine, tasks
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
-from benchmarks.methods.builders import encoder_of
+from benchmarks.harness.training import ENDLESS, TrainingClock
 from benchmarks.methods.method_table import METHODS
+from benchmarks.methods.models import encoder_of
 from tf_largeout import layers, losses, optimizers
 
 # Arguments of the loss, and the optimizer; None is Keras's `Dense`.

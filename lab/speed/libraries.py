@@ -14,10 +14,9 @@ this one has none.
 from tqdm import tqdm
 
 from benchmarks.harness import machine
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import markdown, write_json
 from benchmarks.harness.step_case import StepCase, measure_in_turns
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 
 # title: (method, optimizer)
 CASES = {

@@ -19,11 +19,10 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
-from benchmarks.harness import machine, turns
-from benchmarks.harness.files import write_json
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import markdown, write_json
 from benchmarks.harness.step_case import StepCase, measure_in_turns
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 from tf_largeout.ops import class_scan_ops
 
 LIBRARIES = {"oneDNN": {"TF_ENABLE_ONEDNN_OPTS": "1"}, "Eigen": {"TF_ENABLE_ONEDNN_OPTS": "0"}}
@@ -65,7 +64,7 @@ def main(arguments=None):
 def gflops(shape, calls):
     """Returns the GFLOP per CPU second of each library and layout, as a dict of dicts."""
     measure = functools.partial(_gflops, shape=shape, calls=calls)
-    found = turns.call_in_turns([measure] * len(LIBRARIES), list(LIBRARIES.values()))
+    found = own_process.call_in_turns([measure] * len(LIBRARIES), list(LIBRARIES.values()))
     return dict(zip(LIBRARIES, found, strict=True))
 
 

@@ -18,11 +18,10 @@ import sys
 
 import tensorflow as tf
 
-from benchmarks.harness import machine, turns
-from benchmarks.harness.files import write_json
+from benchmarks.harness import machine, own_process
+from benchmarks.harness.files import markdown, write_json
 from benchmarks.harness.step_case import StepCase
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +76,7 @@ def main(arguments=None):
     ]
     rows = []
     for (title, setting), found in zip(
-        SETTINGS.items(), turns.call_in_turns(calls), strict=True
+        SETTINGS.items(), own_process.call_in_turns(calls), strict=True
     ):
         kept = {name: round(found[name], 3) for name in _FIGURES}
         rows.append({"setting": title, **dataclasses.asdict(setting), **kept})
@@ -121,7 +120,7 @@ def _figures(turn, case, setting, steps):
 class _TurnWithLoop:
     """Stops the process `loop` during the turns of other processes."""
 
-    turn: turns.Turn
+    turn: own_process.Turn
     loop: subprocess.Popen
 
     def pass_on(self):

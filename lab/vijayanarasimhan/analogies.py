@@ -16,12 +16,12 @@ import keras
 import numpy as np
 
 from benchmarks.harness.evaluation import evaluate
-from benchmarks.harness.stopwatch import Stopwatch
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.harness.files import markdown
+from benchmarks.harness.training import ENDLESS, Stopwatch, TrainingClock
 from lab import corpora
 from lab.shared import threads
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.vincent.similarity import correlation, known_pairs, read_pairs
 from tf_largeout.layers import HierarchicalOutput, HuffmanOutput, LargeOutput

@@ -20,11 +20,10 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.harness import machine, own_process
-from benchmarks.harness.files import write_json
+from benchmarks.harness.files import markdown, write_json
 from benchmarks.harness.tasks import TASKS
 from lab.shared import threads
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown
 from lab.vijayanarasimhan.plots import draw_inference
 from lab.vijayanarasimhan.training import trained
 from tf_largeout.retrieval import BruteForceIndex, LSHIndex

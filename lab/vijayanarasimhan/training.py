@@ -12,12 +12,12 @@ import keras
 
 from benchmarks.harness import tasks
 from benchmarks.harness.evaluation import evaluate
-from benchmarks.harness.stopwatch import Stopwatch
+from benchmarks.harness.files import markdown
 from benchmarks.harness.tasks import TASKS
-from benchmarks.harness.training_clock import ENDLESS, TrainingClock
+from benchmarks.harness.training import ENDLESS, Stopwatch, TrainingClock
 from lab.shared import threads
 from lab.shared.command_line import new_parser
-from lab.shared.figures import markdown, mean_and_deviation
+from lab.shared.figures import mean_and_deviation
 from lab.shared.kept_runs import KeptRuns
 from lab.shared.methods import METHODS
 

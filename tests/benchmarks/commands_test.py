@@ -15,7 +15,7 @@ import tensorflow as tf
 from benchmarks import profile, retrieval
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness import machine, own_process
-from benchmarks.harness.training_run import TrainingRun
+from benchmarks.harness.training import TrainingRun
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tests.slow import slow_but
 from tf_largeout import datasets

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import demo
 from benchmarks.harness import tasks
-from benchmarks.harness.training_run import TrainingRun
+from benchmarks.harness.training import TrainingRun
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tests.slow import slow_but
 from tf_largeout import datasets

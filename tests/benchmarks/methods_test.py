@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.harness import tasks
-from benchmarks.methods.samplers import SAMPLERS
+from benchmarks.methods.models import SAMPLERS
 from lab.shared.methods import METHODS
 from tests.slow import slow_but
 from tf_largeout.layers import LargeOutput

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from benchmarks import race
-from benchmarks.harness.training_run import TrainingRun
+from benchmarks.harness.training import TrainingRun
 
 
 @pytest.fixture(scope="module")

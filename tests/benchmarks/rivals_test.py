@@ -9,10 +9,8 @@ import pytest
 from benchmarks.harness import tasks
 from benchmarks.harness.step_case import dense_task
 from benchmarks.rivals import RIVALS
-from benchmarks.rivals.examples import Examples
+from benchmarks.rivals.examples import Examples, TfIdf, write_svmlight
 from benchmarks.rivals.rival_run import RivalRun
-from benchmarks.rivals.svmlight import write_svmlight
-from benchmarks.rivals.tf_idf import TfIdf
 from tf_largeout.datasets.ragged import Ragged
 
 FEATURES = np.array([[3, 5, 3, 0], [5, 1, 0, 0], [5, 2, 2, 2]], np.int32)

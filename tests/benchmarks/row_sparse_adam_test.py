@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.methods.row_sparse_adam import RowSparseAdam
+from benchmarks.methods.optimizers import RowSparseAdam
 
 
 @pytest.mark.parametrize("shape", [[4, 3], [4]])

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks import step
-from benchmarks.harness import own_process, step_case, turns
+from benchmarks.harness import own_process, step_case
 from benchmarks.harness.step_case import StepCase, dense_task
 from benchmarks.harness.step_clock import WARM_UP, StepClock
 from benchmarks.other_libraries import step_process
@@ -225,7 +225,7 @@ def test_cases_are_compared_with_the_first_in_the_same_turn(monkeypatch):
         {"error": "no"},
         RuntimeError("killed"),
     ]
-    monkeypatch.setattr(turns, "call_in_turns", lambda *_: figures)
+    monkeypatch.setattr(own_process, "call_in_turns", lambda *_: figures)
     first, other, failed, killed = step_case.measure_in_turns([StepCase("ours", "none")] * 4, 5)
     assert "ratio" not in first and first["steps_per_turn"] == 5
     assert (other["ratio"], other["cpu_ratio"]) == (3, 2)
@@ -254,13 +254,13 @@ def _killed(turn):
 @pytest.mark.slow
 def test_processes_run_one_at_a_time_and_may_be_killed(tmp_path):
     three = functools.partial(_three_turns, path=str(tmp_path / "log"))
-    found = turns.call_in_turns(
+    found = own_process.call_in_turns(
         [functools.partial(three, name="a"), _killed, functools.partial(three, name="b")]
     )
     assert found[::2] == ["a", "b"] and isinstance(found[1], RuntimeError)
     assert (tmp_path / "log").read_text() == "ababab"
     environments = [{"LARGEOUT_TEST": "1"}, {}]
-    assert turns.call_in_turns([_variable, _variable], environments) == ["1", None]
+    assert own_process.call_in_turns([_variable, _variable], environments) == ["1", None]
     assert "LARGEOUT_TEST" not in os.environ
 
 

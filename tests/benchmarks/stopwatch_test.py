@@ -1,6 +1,6 @@
 import time
 
-from benchmarks.harness.stopwatch import Stopwatch
+from benchmarks.harness.training import Stopwatch
 
 
 def _compute(seconds):

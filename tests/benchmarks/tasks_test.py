@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import tasks
-from benchmarks.harness.answers import keras_top_k
-from benchmarks.harness.equal_counts import with_equal_counts
-from benchmarks.harness.evaluation import evaluate
+from benchmarks.harness.evaluation import evaluate, keras_top_k
+from benchmarks.harness.tasks import with_equal_counts
 from benchmarks.methods.method_table import METHODS
 from benchmarks.rivals.examples import Examples
 from tests.datasets.xmc_files import write_xmc

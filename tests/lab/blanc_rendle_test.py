@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from benchmarks.harness.training_run import TrainingRun
+from benchmarks.harness.training import TrainingRun
 from lab.blanc_rendle import __main__, bias
 from lab.kernel_trees import absolute_text
 from lab.shared import threads

@@ -17,7 +17,7 @@ def in_this_process(monkeypatch):
         seen.extend(environments or [])
         return [function(None) for function in functions]
 
-    monkeypatch.setattr(step_case.turns, "call_in_turns", call)
+    monkeypatch.setattr(step_case.own_process, "call_in_turns", call)
     monkeypatch.setattr(step_case.machine, "use", lambda *_: None)
     return seen
 

@@ -1,9 +1,66 @@
-"""Large output layers as users write them in stock Keras and TensorFlow."""
+"""Models of the methods, not compiled, their samplers, and those of stock TensorFlow."""
 
 import keras
 import tensorflow as tf
 
+from tf_largeout.layers import EmbeddingBag, HashedBigrams, LargeOutput
+from tf_largeout.samplers import (
+    InvertedFileSampler,
+    LogUniformSampler,
+    LSHSampler,
+    TopKSampler,
+    UniformSampler,
+    UnigramSampler,
+)
+
+
+def sampler_of(sampler_class, **fixed):
+    """Returns an entry of `SAMPLERS` for a sampler that does not use the task."""
+    return lambda task, num_sampled, **options: sampler_class(num_sampled, **fixed, **options)
+
+
+def search_of(sampler_class, **fixed):
+    """Returns an entry like `sampler_of`, which passes `tail` only together with `num_hard`."""
+
+    def make(task, num_sampled, tail="uniform", **options):
+        if "num_hard" in options:
+            options["tail"] = tail
+        return sampler_class(num_sampled, **fixed, **options)
+
+    return make
+
+
+def _lsh(**fixed):
+    """Returns an entry for an `LSHSampler`, which passes `form` only without `num_hard`."""
+
+    def make(task, num_sampled, tail="uniform", **options):
+        if "num_hard" in options:
+            options |= {"tail": tail, "form": None}
+        return LSHSampler(num_sampled, **{**fixed, **options})
+
+    return make
+
+
+def _frequency(task, num_sampled, **options):
+    return UnigramSampler(num_sampled, counts=task.label_counts, **options)
+
+
+# Each is called as (task, num_sampled, **options). Those that search have the options
+# `num_hard` and `tail`, and options of their own.
 SAMPLERS = {
+    "uniform": sampler_of(UniformSampler),
+    "log_uniform": sampler_of(LogUniformSampler),
+    "frequency": _frequency,
+    "lsh_embedding": _lsh(form="walk"),
+    "lsh_label": _lsh(form="walk", query="label"),
+    "lsh_pool": _lsh(form="pool"),
+    "wta": _lsh(form="frequent", tables={"hash": "wta"}),
+    "top_k": search_of(TopKSampler),
+    "inverted_file": sampler_of(InvertedFileSampler),
+}
+
+
+_STOCK_SAMPLERS = {
     "uniform": tf.random.uniform_candidate_sampler,
     "log_uniform": tf.random.log_uniform_candidate_sampler,
 }
@@ -27,7 +84,7 @@ class CandidateModel(keras.Model):
         super().__init__()
         self.encoder = encoder
         self.num_classes, self.num_sampled = num_classes, num_sampled
-        self.loss_function, self.draw = loss, SAMPLERS[sampler]
+        self.loss_function, self.draw = loss, _STOCK_SAMPLERS[sampler]
         self.mean_loss = keras.metrics.Mean(name="loss")
         self.class_embeddings = self.add_weight(
             name="class_embeddings",
@@ -142,3 +199,63 @@ def all_positives_loss(true_logits, row, sampled_logits):
     ) + tf.reduce_sum(tf.exp(sampled_logits - largest[:, None]), axis=1)
     mean_true = tf.math.unsorted_segment_mean(true_logits, row, batch)
     return tf.reduce_mean(tf.math.log(total) + largest - mean_true)
+
+
+def stock(task, settings, loss=None, model_class=CandidateModel):
+    """Returns a model that trains with a loss of `tf.nn`, or with that of `model_class`."""
+    return model_class(
+        task.encoder(settings.dim),
+        task.num_classes,
+        dim=settings.dim,
+        num_sampled=settings.num_sampled,
+        loss=loss,
+        sampler=settings.sampler,
+    )
+
+
+def ours(task, settings, samplers=SAMPLERS, **options):
+    """Returns the task's encoder and a `LargeOutput`.
+
+    `samplers` maps the sampler names in the settings to functions that create the samplers.
+    `options` are other arguments of the layer.
+    """
+    output = _output(task, settings, samplers, **options)
+    return task.model(settings.dim, output)
+
+
+def residual(task, settings, pairs_per_id=0):
+    """Returns `ours` with a residual block after the encoder: `x + relu(Dense(x))`.
+
+    With `pairs_per_id`, bags also contain bigrams of ids, hashed to this multiple of the number
+    of ids.
+    """
+    inputs = task.input()
+    if pairs_per_id:
+        num_pairs = pairs_per_id * task.num_features
+        ids = HashedBigrams(task.num_features, num_pairs)(inputs)
+        features = EmbeddingBag(task.num_features + num_pairs, settings.dim)(ids)
+    else:
+        features = task.encoder(settings.dim)(inputs)
+    block = keras.layers.Dense(settings.dim, activation="relu")(features)
+    return keras.Model(inputs, _output(task, settings)(keras.layers.add([features, block])))
+
+
+def _output(task, settings, samplers=SAMPLERS, **options):
+    """Returns a `LargeOutput` with the sampler of the settings."""
+    sampler = samplers[settings.sampler](task, settings.num_sampled)
+    if settings.search:
+        sampler = samplers[settings.search](
+            task, settings.num_sampled, tail=sampler, **settings.search_options
+        )
+    options = {"num_shards": settings.num_shards, **options}
+    return LargeOutput(task.num_classes, sampler=sampler, **options)
+
+
+def encoder_of(model):
+    """Returns the part of a functional model before its last layer, as a model."""
+    return keras.Model(model.input, model.layers[-1].input)
+
+
+def dense(task, settings):
+    """Returns Keras's `Dense` over all classes."""
+    return task.model(settings.dim, keras.layers.Dense(task.num_classes))
