@@ -94,18 +94,10 @@ class HnswIndex(MeasuredIndex["GraphRows"]):
 
 
 class GraphRows(Search):
-    """Class rows, and a graph of them.
+    """Class rows, and a graph of them, which is not changed.
 
     A graph of hnswlib searches for the largest inner product. The bias is one more number of
-    each row, and 1 in each query.
-
-    Args:
-        rows: The class rows.
-        graph: A `hnswlib.Index` of them, which is not changed.
-        effort: How many candidates a query for 10 classes keeps (`ef`).
-
-    Attributes:
-        rows, graph, effort: As above.
+    each row, and 1 in each query. A query for 10 classes keeps `effort` candidates (`ef`).
     """
 
     def __init__(self, rows: Rows, graph: Any, effort: int) -> None:
@@ -116,14 +108,7 @@ class GraphRows(Search):
     def fitted(
         cls, rows: Rows, effort: int, ef_construction: int, max_neighbors: int
     ) -> "GraphRows":
-        """Builds the graph.
-
-        Args:
-            rows: The class rows, none of them removed.
-            effort: As above.
-            ef_construction: How many candidates are kept when a row is added.
-            max_neighbors: Number of edges per row (`M`).
-        """
+        """Builds the graph of `max_neighbors` edges per row (`M`)."""
         values = _with_bias(rows, np.arange(len(rows.alive)))
         graph = hnswlib().Index(space="ip", dim=values.shape[1])
         graph.init_index(
@@ -176,12 +161,7 @@ class GraphRows(Search):
         return best_of(self.rows.matrix, queries, ids, k)
 
     def fitted_effort(self, queries: tf.Tensor, target: float) -> int:
-        """Returns the smallest of some efforts that finds a share `target` of the best classes.
-
-        Args:
-            queries: float32 `[n, dim]`, n at least 1.
-            target: In (0, 1].
-        """
+        """Returns the smallest effort that finds a share `target` of the best classes."""
         k = min(_RECALLED, len(self.rows.alive))
         lowest = lowest_of_best(self.rows, queries, k)
         for effort in _EFFORTS:

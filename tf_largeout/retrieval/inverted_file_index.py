@@ -191,14 +191,8 @@ class InvertedFileIndex(MeasuredIndex["ListedRows"]):
 class ListedRows(Search):
     """Class rows, and an inverted file of them.
 
-    Args:
-        rows: The class rows.
-        file: Lists of them.
-        probes_of_k: How many lists a query for `k` classes searches, for some values of `k`.
-
-    Attributes:
-        rows, file, probes_of_k: As above.
-        num_lists: Number of lists.
+    A query for `k` classes searches `probes_of_k[k]` of the `num_lists` lists, or the number of
+    the next higher `k`.
     """
 
     def __init__(self, rows: Rows, file: InvertedFile, probes_of_k: dict[int, int]) -> None:
@@ -210,13 +204,7 @@ class ListedRows(Search):
     def fitted(
         cls, rows: Rows, num_lists: int | None, probes_of_k: dict[int, int]
     ) -> "ListedRows":
-        """Assigns the rows to lists by k-means.
-
-        Args:
-            rows: The class rows.
-            num_lists: Number of lists; None for about `4 sqrt(num_classes)`.
-            probes_of_k: As above.
-        """
+        """Assigns the rows to lists by k-means; about `4 sqrt(num_classes)` for None."""
         file = _new_file(rows, num_lists, {})
         file.fit(*rows.matrix.variables())
         return cls(rows, file, probes_of_k)

@@ -27,14 +27,9 @@ class Rows:
     So searches need no lock. The rows of removed classes are NaN, so no search finds these
     classes.
 
-    Args:
-        embeddings: float32 `[num_classes, dim]`, finite where `alive`.
-        bias: float32 `[num_classes]`, or None.
-        alive: bool `[num_classes]`, false for removed classes.
-
     Attributes:
-        matrix: Scores the classes.
-        alive: As above.
+        matrix: Scores the classes, float32 `[num_classes, dim]`, with biases or without.
+        alive: bool `[num_classes]`, false for removed classes.
     """
 
     def __init__(
@@ -49,11 +44,7 @@ class Rows:
 
     @classmethod
     def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
-        """Creates rows from arrays.
-
-        Args:
-            class_embeddings: Float `[num_classes, dim]`, finite.
-            bias: Float `[num_classes]`, finite, or None.
+        """Creates rows from finite arrays `[num_classes, dim]` and `[num_classes]`, or None.
 
         Raises:
             ValueError: If a shape is wrong, or a number is not finite.
@@ -72,10 +63,7 @@ class Rows:
         )
 
     def packed(self) -> "Rows":
-        """Returns these rows with an 8-bit copy, if exact searches are faster with it.
-
-        It takes one more byte per number.
-        """
+        """Returns these rows with a `PackedMatrix`, a byte more per number, if it is faster."""
         embeddings = self._variables[0]
         if embeddings.shape[1] < _LEAST_WIDTH or devices.is_on_gpu(embeddings):
             return self
@@ -167,12 +155,6 @@ class Rows:
         """Returns `found`, or the result of `top_k` if scores may have overflowed.
 
         If scores overflow, a search finds arbitrary classes, and `top_k` raises an error.
-
-        Args:
-            found: `(scores, ids)` of the search.
-            queries: float32 `[B, dim]`, finite.
-            k: As in `top_k`.
-            exclude: As in `top_k`.
         """
         may_overflow = tf.reduce_any(are_large(queries)) | tf.reduce_any(found[0] == -NOTHING)
         return tf.cond(
@@ -196,10 +178,7 @@ class Rows:
         return bool(same.numpy()[self.alive].all())
 
     def agree_in_a_sample(self, scorer: ClassScorer) -> bool:
-        """Like `are_those_of`, for 64 to 127 of the classes.
-
-        `scorer` must have the same number of classes and the same width.
-        """
+        """Like `are_those_of`, for 64 to 127 of the classes of a `scorer` of the same shape."""
         ids = self._sample()
         zeros = tf.zeros([1, self.matrix.dim])  # as a query: its logits are the biases
         pairs = [
@@ -279,12 +258,7 @@ def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
 
 
 def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
-    """Checks an argument and returns it as float32 `[n, dim]`.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: Its value.
-        dim: The expected width of its rows; None for any.
+    """Checks the argument `name` and returns it as float32 `[n, dim]`; a `dim` of None is any.
 
     Raises:
         ValueError: If it is not an array of numbers of this shape.
@@ -327,13 +301,7 @@ def bias_of(bias: TensorLike, num_rows: int) -> tf.Tensor:
 
 
 def require_finite(name: str, value: tf.Tensor, first: int = 0) -> None:
-    """Raises a ValueError if a number of an argument is not finite.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: Rows of its value.
-        first: The number of the first of these rows.
-    """
+    """Raises a ValueError if rows of the argument `name`, from row `first`, are not finite."""
     if value.shape.num_elements() and not bool(tf.reduce_all(tf.math.is_finite(value))):
         row = first + int(tf.where(~tf.math.is_finite(value))[0, 0])
         raise ValueError(f"`{name}` must be finite. Received: NaN or infinity in row {row}.")
