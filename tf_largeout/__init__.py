@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tf_largeout.conversion import convert as convert
     from tf_largeout.conversion import restore as restore
     from tf_largeout.joined_models import join_models as join_models
-    from tf_largeout.resizing.resize_classes import resize_classes as resize_classes
+    from tf_largeout.resizing import resize_classes as resize_classes
 
 _SUB_PACKAGES = (
     "callbacks",
@@ -52,7 +52,7 @@ _MODULES_OF_FUNCTIONS = {
     "convert": "conversion",
     "restore": "conversion",
     "join_models": "joined_models",
-    "resize_classes": "resizing.resize_classes",
+    "resize_classes": "resizing",
 }
 
 _register_classes()
