@@ -26,13 +26,10 @@ def bag_sums(
         ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
         weights: float32 `[batch, num_ids]`; the weights of padding are ignored.
         differentiate_weights: Whether to compute the gradient of the weights, which takes
-            another pass over the rows. Defaults to True.
+            another pass over the rows.
 
     Returns:
         float32 `[batch, dim]`; 0 for a bag without ids.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the shapes do not match, or an id is out of range.
     """
     return gen_ops.largeout_bag_sums(
         handle_of(embeddings, watch=True),

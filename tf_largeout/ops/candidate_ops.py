@@ -14,18 +14,10 @@ from tf_largeout.ops.library import gen_ops
 def mask_accidental_hits(
     logits: tf.Tensor, labels: tf.Tensor, candidates: tf.Tensor
 ) -> tf.Tensor:
-    """Sets the logits of accidental hits to the lowest float32.
+    """Sets logits, float32 `[batch, num_candidates]`, to the lowest float32 at accidental hits.
 
     The exponential of such a logit is exactly 0, and so is its gradient. The time is
     O(batch · num_labels + num_candidates) in addition to a copy of the logits.
-
-    Args:
-        logits: float32 `[batch, num_candidates]`.
-        labels: int64 `[batch, num_labels]`, padded with -1.
-        candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
-
-    Returns:
-        float32 `[batch, num_candidates]`.
     """
     return gen_ops.largeout_fill_accidental_hits(
         logits, labels, candidates, fill=tf.float32.min
@@ -71,17 +63,8 @@ def candidate_ranks(
     A rank is the number of candidates and other labels that score higher, so at most k labels
     of an example have a rank below k. A candidate scores `logit + offset`. A candidate that was
     drawn twice counts twice. On a CPU, it makes one pass over the logits and stores no other
-    matrix. Not differentiable.
-
-    Args:
-        logits: float32 `[batch, num_candidates]`.
-        offsets: float32 `[num_candidates]` or `[batch, num_candidates]`.
-        no_effect: int64 `[batch, num_ids]`, padded with -1: the classes that do not count if
-            they are candidates, usually the labels.
-        candidates: int64 `[num_candidates]` or `[batch, num_candidates]`.
-        labels: int64 `[batch, num_labels]`, padded with -1. Only the sign, and repeats within
-            an example, matter.
-        true_logits: float32 `[batch, num_labels]`, the logits of the labels.
+    matrix. Not differentiable. The classes `no_effect`, int64 `[batch, num_ids]`, padded with
+    -1, do not count if they are candidates. `true_logits` are those of the labels.
 
     Returns:
         int64 `[batch, num_labels]`; `num_candidates + num_labels` if the label is padding or

@@ -21,22 +21,9 @@ def dense_adam(
 
     `m += (g - m)(1 - beta_1)`, `v += (g^2 - v)(1 - beta_2)`,
     `w -= step_size m / (sqrt(v) + epsilon)`. The result is bit-identical to that of separate
-    TensorFlow operations, which move about four times as many bytes.
-
-    Args:
-        variable: w, float32 variable of any shape, or its handle.
-        momentum: m, like `variable`.
-        velocity: v, like `variable`.
-        gradient: g, float32, with the shape of `variable`.
-        step_size: Learning rate with the bias corrections,
-            `learning_rate sqrt(1 - beta_2^step) / (1 - beta_1^step)`.
-        beta_1: Decay of m. Defaults to 0.9.
-        beta_2: Decay of v. Defaults to 0.999.
-        epsilon: Added to the square root of v. Defaults to 1e-7.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a shape or a type does not match, or two arguments
-            are the same variable.
+    TensorFlow operations, which move about four times as many bytes. `variable`, `momentum`,
+    `velocity` and `gradient` are w, m, v and g, float32 of one shape. `step_size` includes the
+    bias corrections, `learning_rate sqrt(1 - beta_2^step) / (1 - beta_1^step)`.
     """
     gen_ops.largeout_dense_adam(
         handle_of(variable),

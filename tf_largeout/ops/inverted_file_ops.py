@@ -69,8 +69,8 @@ def inverted_file_fit(
     Args:
         embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
         bias: float32 variable `[num_classes]`, or None.
-        state: means, mean_bias, offsets, ids, codes, scales, schedule. The random numbers of
-            k-means depend only on the step in the schedule, so all replicas get the same lists.
+        state: The seven variables. The random numbers of k-means depend only on the step in the
+            schedule, so all replicas get the same lists.
         unit_length: Whether to scale rows to length 1 before they are assigned to lists and
             stored. A row shorter than 1e-6 is multiplied by 1e6.
 

@@ -13,19 +13,7 @@ def rounded_product(
     Sums are float32. The gradients are computed by the same kind of product. On a CPU with AMX,
     it is several times as fast as a float32 product. Other CPUs round in the same way, but take
     longer than for a float32 product. Not available on a GPU. Results are bit-identical for any
-    number of threads.
-
-    Args:
-        a: float32 `[rows, depth]`, or `[depth, rows]` with `transpose_a`.
-        b: float32 `[depth, columns]`, or `[columns, depth]` with `transpose_b`.
-        transpose_a: Whether to transpose `a` before the product. Defaults to False.
-        transpose_b: Whether to transpose `b` before the product. Defaults to False.
-
-    Returns:
-        float32 `[rows, columns]`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the shapes do not match.
+    number of threads. `a` is `[rows, depth]` and `b` is `[depth, columns]`, unless transposed.
     """
     return gen_ops.largeout_rounded_product(a, b, transpose_a, transpose_b)
 

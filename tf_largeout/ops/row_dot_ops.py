@@ -25,14 +25,7 @@ def row_dots(
 ) -> tf.Tensor:
     """Computes the logits `<w_id, h_b> + b_id` of the classes that each example lists.
 
-    Args:
-        features: `[batch, dim]` of any float type; the sums are float32.
-        embeddings: float32 or bfloat16 variable `[N, dim]`, or its handle.
-        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
-        bias: float32 variable `[N]`, its handle, or None (default).
-
-    Returns:
-        float32 `[batch, num_ids]`; the lowest float32, with a gradient of 0, for padding.
+    The arguments and the result, float32 `[batch, num_ids]`, are those of `row_dots_and_rows`.
     """
     return row_dots_and_rows(features, embeddings, bias, ids, tf.zeros([0], tf.int64))[0]
 
@@ -44,7 +37,7 @@ def row_dots_and_rows(
     ids: tf.Tensor,
     shared_ids: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
-    """Computes `row_dots`, and gathers the rows of classes that the batch shares.
+    """Computes the logits of classes of each example, and gathers rows that the batch shares.
 
     As this is one op, each variable gets one `IndexedSlices` gradient. The gradients of two ops
     would be concatenated.
@@ -57,11 +50,9 @@ def row_dots_and_rows(
         shared_ids: int64 `[num_shared]` in `[0, N)`.
 
     Returns:
-        `(logits, shared_rows, shared_biases)`:
-
-        * `logits`: float32 `[batch, num_ids]`, as returned by `row_dots`.
-        * `shared_rows`: float32 `[num_shared, dim]`.
-        * `shared_biases`: float32 `[num_shared]`, or None without a bias.
+        `(logits, shared_rows, shared_biases)`: float32 `[batch, num_ids]`, the lowest float32
+        with a gradient of 0 for padding; float32 `[num_shared, dim]`; and float32
+        `[num_shared]`, or None without a bias.
     """
     logits, rows, biases = gen_ops.largeout_row_dots(
         tf.cast(features, tf.float32),

@@ -52,17 +52,15 @@ def row_adam(
         ids: Row of each gradient row, int32 or int64 `[n]`.
         step_size: Learning rate times the bias correction
             `sqrt(1 - beta_2^step) / (1 - beta_1^step)`.
-        beta_1: Decay of the first moment. Defaults to 0.9.
-        beta_2: Decay of the second moment. Defaults to 0.999.
-        epsilon: Added to the square root of v. Defaults to 1e-7.
+        beta_1: Decay of the first moment.
+        beta_2: Decay of the second moment.
+        epsilon: Added to the square root of v.
         weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
-            Defaults to 0.
         last_step: int64 variable `[num_rows]` with the number of the last step that updated
-            each row (0 if none), or None (default). If passed, m and v of a row are first
-            multiplied by beta^gap, where gap is the number of steps that have skipped the row.
+            each row (0 if none), or None. If passed, m and v of a row are first multiplied by
+            beta^gap, where gap is the number of steps that have skipped the row.
         step: Number of this step, from 1. Only used with `last_step`.
-        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; see above. None
-            (default) for float32.
+        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; None for float32.
 
     Returns:
         The operation (None when executing eagerly).
@@ -175,34 +173,22 @@ def row_momentum(
 
 
 def merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums the gradient rows that have the same id.
-
-    Args:
-        values: float32 `[n, ...]`.
-        ids: int32 or int64 `[n]`, not negative.
+    """Sums the gradient rows `values`, float32 `[n, ...]`, that have the same id, `[n]`.
 
     Returns:
-        `(merged_values, unique_ids)`: `[u, ...]` and `[u]`, in ascending order of ids. Row i is
-        the sum of the rows with id `unique_ids[i]`. On a GPU both are padded to n rows, with
-        zeros and the id -1, which the optimizer updates skip.
+        `(merged_values, unique_ids)`: `[u, ...]` and `[u]`, in ascending order of ids. On a GPU
+        both are padded to n rows, with zeros and the id -1, which the optimizer updates skip.
     """
     return gen_ops.largeout_merge_rows(values, ids)
 
 
 def check_row_ids(ids: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
-    """Checks that row ids are in range, and returns them.
+    """Returns `ids`, int32 or int64 `[n]`, and checks that they are in `[0, num_rows)`.
 
     On a GPU nothing is checked; the optimizer updates skip ids that are out of range.
 
-    Args:
-        ids: int32 or int64 `[n]`.
-        num_rows: Number of rows of the variable.
-
-    Returns:
-        `ids`.
-
     Raises:
-        tf.errors.InvalidArgumentError: If an id is not in `[0, num_rows)`.
+        tf.errors.InvalidArgumentError: If an id is out of range.
     """
     return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))
 

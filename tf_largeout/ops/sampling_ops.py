@@ -15,9 +15,7 @@ from tf_largeout.ops.library import gen_ops
 def uniform_sample(
     true_classes: tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int, unique: bool
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Draws classes with equal probabilities.
-
-    The expected count of each class is `num_sampled / num_classes`.
+    """Draws classes with equal probabilities: expected counts `num_sampled / num_classes`.
 
     Args:
         true_classes: int64, any shape: labels in `[0, num_classes)`, or -1 for padding.
@@ -27,9 +25,8 @@ def uniform_sample(
         unique: Whether the drawn classes are distinct. Otherwise the draws are independent.
 
     Returns:
-        `(sampled_candidates, true_expected_count, sampled_expected_count)`: int64
-        `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; float32
-        `[num_sampled]`.
+        int64 `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; and
+        float32 `[num_sampled]`.
 
     Raises:
         tf.errors.InvalidArgumentError: If a label is out of range, or `unique` is set and
@@ -60,14 +57,7 @@ def own_uniform_draws(
 ) -> tf.Tensor:
     """Draws classes with equal probabilities for each example, with replacement.
 
-    Args:
-        batch: Number of examples, an int32.
-        seed: int64 `[2]`.
-        num_classes: Number of classes.
-        num_sampled: Number of draws per example.
-
-    Returns:
-        int64 `[batch, num_sampled]`.
+    `batch` is the number of examples. Returns int64 `[batch, num_sampled]`.
     """
     return tf.random.stateless_uniform(
         [batch, num_sampled], seed, maxval=num_classes, dtype=tf.int64, alg="philox"

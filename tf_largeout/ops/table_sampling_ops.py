@@ -14,16 +14,12 @@ def alias_table(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Computes the tables for `alias_sample` (Walker 1977).
 
     Args:
-        weights: float64 `[num_classes]`, positive and finite; need not sum to 1.
+        weights: float64 `[num_classes]`, positive and finite, with a finite sum.
 
     Returns:
         `(slots, probability)`: int64 `[num_classes, 2]`, where slot c gives class c with
         probability `slots[c, 0] / 2^60` and otherwise class `slots[c, 1]`; float32
         `[num_classes]`, the normalized weights.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a weight is not positive, or the sum of the weights
-            is not finite.
     """
     return gen_ops.largeout_alias_table(weights)
 
@@ -52,15 +48,8 @@ def own_alias_draws(
 ) -> tf.Tensor:
     """Draws from the distribution of `alias_sample` for each example, with replacement.
 
-    Args:
-        batch: Number of examples, an int32.
-        seed: int64 `[2]`.
-        slots: int64 `[num_classes, 2]`, from `alias_table`. This function does not notice an
-            empty table; `alias_sample`, which computes the expected counts, does.
-        num_sampled: Number of draws per example.
-
-    Returns:
-        int64 `[batch, num_sampled]`.
+    `batch` is the number of examples. Returns int64 `[batch, num_sampled]`. It does not notice
+    an empty table; `alias_sample`, which computes the expected counts, does.
     """
     shape = [batch, num_sampled]
     seeds = tf.random.experimental.stateless_split(seed, 2)
@@ -78,7 +67,7 @@ def pivotal_table(
     """Computes the tables for `pivotal_sample`.
 
     Args:
-        weights: float64 `[num_classes]`, positive and finite; need not sum to 1.
+        weights: float64 `[num_classes]`, positive and finite, with a finite sum.
         num_sampled: Number of classes per draw, at most `num_classes`.
         num_buckets: More buckets make a draw faster; `num_classes / 4` is enough.
 
@@ -86,10 +75,6 @@ def pivotal_table(
         `(cumulative, index)`: int64 `[num_classes + 1]`, sums of the inclusion probabilities
         in units that make them integers; int64 `[num_buckets + 1]`, the start positions of the
         search in them.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a weight is not positive, the sum of the weights is
-            not finite, or `num_sampled` exceeds the number of classes.
     """
     return gen_ops.largeout_pivotal_table(
         weights, num_sampled=num_sampled, num_buckets=num_buckets
