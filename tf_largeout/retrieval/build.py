@@ -1,10 +1,9 @@
 """`build`: measures several indexes, and returns the fastest."""
 
-import dataclasses
 import importlib.util
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,15 +25,10 @@ _KINDS: dict[str, Callable[[float], Index[Any]]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Measured:
-    """What `build` measured for an index.
+class _Measured(NamedTuple):
+    """A built index, its recall on the sample queries, and the median time per query.
 
-    Attributes:
-        index: The index.
-        recall: Share of the best `k` classes of the sample queries that it finds.
-        milliseconds: Median time per query. The mean would depend on other programs that run.
-        build_seconds: Time of `build`.
+    The mean time would depend on other programs that run.
     """
 
     index: Index[Any]
@@ -134,7 +128,7 @@ def _measured(
     k: int,
     batch_size: int,
     lowest: np.ndarray,
-) -> Measured:
+) -> _Measured:
     """Builds an index and measures it on `queries`."""
     start = time.perf_counter()
     if isinstance(index, BruteForceIndex):
@@ -155,4 +149,4 @@ def _measured(
         index.top_k(batch, k)
         times.append((time.perf_counter() - start) / len(batch))
     milliseconds = 1e3 * float(np.median(times))
-    return Measured(index, float((scores >= lowest).mean()), milliseconds, build_seconds)
+    return _Measured(index, float((scores >= lowest).mean()), milliseconds, build_seconds)
