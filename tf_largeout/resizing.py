@@ -171,11 +171,6 @@ def _copy_of(
 ) -> tuple[keras.Model, ClassOutput, Config]:
     """Makes a model from a config in which `head`, and layers tied to it, have other classes.
 
-    Args:
-        model: A built model. It is not changed.
-        head: Its class output layer.
-        change: Which classes are kept.
-
     Returns:
         `(model, head, compile_config)`: the copy with initial weights, not compiled; its class
         output layer; and the argument for `compile_from_config`, empty if the original model is
@@ -306,8 +301,7 @@ def _copy_state(
     of moving averages have the values of the weights.
 
     Args:
-        before: The optimizer of the original model. If the model was never trained, it is not
-            built.
+        before: The optimizer of the original model, not built if this was never trained.
         after: An optimizer made from the config of `before`. It is built on variables that
             already have their values.
         change: Which classes are kept.

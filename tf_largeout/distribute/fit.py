@@ -47,16 +47,11 @@ def fit(
     ```
 
     An epoch has `steps_per_epoch` steps of all trainers together. `optimizer.iterations` is
-    exact at the end of an epoch. During an epoch it may be too low by some steps. (If a trainer
-    ends during a step, the step is repeated.) A trainer gets `steps_per_execution` steps at a
-    time; this is an argument of `compile`. A larger number reduces the communication.
-
-    `loss` is the mean over all steps of the epoch. The metrics of `compile` cover all examples
-    of these steps. This requires metrics that are computed from sums over examples, such as the
-    Keras metrics and those of tf_largeout. The metrics of `validation_data`, `val_...`, are
-    computed by `model.evaluate` in this process. The methods `on_train_begin`, `on_train_end`
-    and `on_epoch_...` of callbacks are called, so `Backup`, `ModelCheckpoint` and
-    `EarlyStopping` work. The methods `on_train_batch_...` are not called.
+    exact at the end of an epoch. A trainer gets `steps_per_execution` steps (of `compile`) at a
+    time; a larger number reduces the communication. `loss` is the mean over all steps of the
+    epoch. The metrics of `compile` cover all examples of these steps; they must be computed
+    from sums over examples, as those of Keras and tf_largeout are. `val_...` are computed by
+    `model.evaluate` in this process. Callbacks work, but `on_train_batch_...` is not called.
 
     Args:
         model: A compiled model that was built after `connect`.
@@ -73,10 +68,8 @@ def fit(
         initial_epoch: Number of completed epochs.
         validation_steps: As in `model.fit`.
         class_weight: Weights of examples by class, such as `{0: 0.5, 7: 2.0}`; other classes
-            have weight 1. The entry of a label is found by binary search, so the time does not
-            depend on the number of classes. Each trainer needs 12 bytes per entry. Examples
-            must have one label. If they have several, return sample weights from `dataset_fn`
-            instead.
+            have weight 1. Each trainer needs 12 bytes per entry. Examples must have one label.
+            If they have several, return sample weights from `dataset_fn` instead.
 
     Returns:
         The `keras.callbacks.History`.
@@ -200,11 +193,9 @@ def _datasets(coordinator: Any, dataset_fn: DatasetFunction) -> Any:
 
 
 def _make_metrics(model: keras.Model, batch: Any) -> None:
-    """Creates all variables of the metrics now. Keras would create some in the first update.
+    """Creates all variables of the metrics now, for the `element_spec` of a dataset.
 
-    Args:
-        model: The model.
-        batch: The `element_spec` of a dataset.
+    Keras would create some in the first update.
     """
 
     @tf.function
@@ -256,17 +247,12 @@ def weighted(
 ) -> DatasetFunction:
     """Returns a function that adds a weight per example to the datasets of `dataset_fn`.
 
-    The weight of a label is found by binary search in O(log k), where k is the number of
-    entries of `class_weight`. It does not depend on the number of classes.
-
-    Args:
-        dataset_fn: Returns a dataset of batches `(x, y)`; `y` is `[batch]` or `[batch, 1]`.
-        class_weight: Weights by class; other classes have weight 1. With None the datasets are
-            not changed.
+    The weight of a label is found by binary search, so the time does not depend on the number
+    of classes. With None the datasets are not changed.
 
     Raises:
-        ValueError: If `class_weight` is not such a dictionary; and when a dataset is created,
-            if its batches are not of that form.
+        ValueError: If `class_weight` is not a dictionary of numbers; and when a dataset is
+            created, unless its batches are `(x, y)` with `y` `[batch]` or `[batch, 1]`.
     """
     if class_weight is None:
         return dataset_fn
@@ -322,12 +308,7 @@ def _x_and_y(batch: Any) -> tuple[Any, tf.Tensor]:
 
 
 def require_compiled(model: keras.Model, before: str) -> None:
-    """Raises a ValueError unless the model is built and compiled.
-
-    Args:
-        model: The model.
-        before: What the model is needed for, as text for the message.
-    """
+    """Raises a ValueError unless the model is built and compiled, as `before` needs."""
     if not model.built or getattr(model, "optimizer", None) is None:
         raise ValueError(
             f"A model must be built and compiled before {before}. Received: model "

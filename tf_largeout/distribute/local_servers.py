@@ -13,12 +13,7 @@ _READY = "ready "
 
 
 class LocalServer(NamedTuple):
-    """A server on this machine.
-
-    Attributes:
-        address: Address for `connect`.
-        pid: Id of its process.
-    """
+    """A server on this machine: its address for `connect`, and the id of its process."""
 
     address: str
     pid: int

@@ -33,13 +33,9 @@ def announce(path: pathlib.Path) -> None:
 
 
 def claim(path: str, device: str, address: str, own_address: str) -> None:
-    """Writes the address of this trainer on a server.
+    """Writes the address of this trainer to the `path` that a server announced.
 
-    Args:
-        path: The path that the server announced.
-        device: Device of the server, to which this process is connected.
-        address: Address of the server, for messages.
-        own_address: Address at which this process listens.
+    `device` is that of the server, and `address` its address, for messages.
 
     Raises:
         RuntimeError: If another trainer uses the server.
@@ -61,10 +57,7 @@ def trainer(path: pathlib.Path) -> str | None:
 
 
 def await_server(address: str, timeout_s: float) -> str:
-    """Waits for a server, which may still be starting.
-
-    Returns:
-        The address from which this machine reaches it.
+    """Waits for a server, and returns the address from which this machine reaches it.
 
     Raises:
         OSError: If it does not answer in time, or is not a TensorFlow server.
@@ -105,15 +98,11 @@ def fault(address: str, timeout_s: float) -> OSError | None:
 
 
 class Watch:
-    """Detects that a peer has ended.
+    """Detects that the process at an address has ended.
 
     A refused connection means that the process has ended. If a process is only busy or stopped,
     the kernel accepts the connection. If there is no answer, the network may be down, so the
-    peer counts as ended only after some time.
-
-    Args:
-        address: `"host:port"` of the peer.
-        patience_s: Time without an answer after which the peer counts as ended, in seconds.
+    peer counts as ended only after `patience_s` seconds.
     """
 
     def __init__(self, address: str, patience_s: float = 60.0) -> None:

@@ -25,11 +25,8 @@ _Ids: TypeAlias = _Rows | dict[str, _Rows]
 class _FlatBags(NamedTuple):
     """All bags as one list of `n` ids, without padding.
 
-    Attributes:
-        ids: int64 `[n]`.
-        bag: int64 `[n]`, ascending: the number of the bag of each id.
-        weights: float `[n]`, or None.
-        shape: int64, the shape of the input without its last dimension.
+    `bag`, int64 `[n]` and ascending, is the number of the bag of each id. `shape` is that of
+    the input without its last dimension.
     """
 
     ids: tf.Tensor
@@ -39,13 +36,7 @@ class _FlatBags(NamedTuple):
 
 
 class IdLayer(keras.layers.Layer):
-    """Base of the layers that take ids below `input_dim`, and a padding id.
-
-    Args:
-        input_dim: Ids are `0 ... input_dim - 1`.
-        padding_id: The id of padding, which is ignored and may be negative; None if there is no
-            padding.
-        **kwargs: Arguments of `keras.layers.Layer`.
+    """Base of the layers that take ids `0 ... input_dim - 1`, and a padding id or None.
 
     Raises:
         ValueError: If `padding_id` is not an integer or None.
@@ -97,11 +88,7 @@ class IdLayer(keras.layers.Layer):
         return "Give the model's input an integer dtype: `keras.Input([n], dtype='int64')`."
 
     def check_range(self, ids: tf.Tensor) -> tf.Operation | None:
-        """Returns an op that fails if an id is out of range.
-
-        Args:
-            ids: int64, any shape, without padding.
-        """
+        """Returns an op that fails if one of `ids`, int64 without padding, is out of range."""
         low, high = tf.reduce_min(ids), tf.reduce_max(ids)
         padding = "" if self.padding_id is None else f" or {self.padding_id} for padding"
         message = (

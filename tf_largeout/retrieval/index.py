@@ -28,12 +28,6 @@ class Search:
 
     Each change creates a new search. A subclass adds a structure, and defines `scores_all`,
     `find`, `with_rows` and `arrays`.
-
-    Args:
-        rows: The class rows.
-
-    Attributes:
-        rows: As above.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -45,15 +39,10 @@ class Search:
         return True
 
     def find(self, queries: tf.Tensor, k: int, exclude: tf.Tensor | None) -> Answer:
-        """Returns the best classes that the structure leads to.
+        """Returns `(scores, ids)`, the best classes that the structure leads to.
 
-        Args:
-            queries: float32 `[B, dim]`, finite.
-            k: At least 1, and `scores_all(k)` is false.
-            exclude: int64 `[B, n]`, padded with -1; or None.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
+        They are float32 and int64 `[B, k]`, best first, padded with -inf and -1. `queries` are
+        float32 `[B, dim]` and finite; `exclude` is int64 `[B, n]`, padded with -1, or None.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `find`.")
 
@@ -207,15 +196,9 @@ class Index(abc.ABC, Generic[SearchT]):
         return search.answer(queries, int(k), exclude, allowed)
 
     def reconstruct(self, ids: TensorLike) -> np.ndarray:
-        """Returns class rows as given to `build`, `add` or `update`, without biases.
+        """Returns the rows of classes `ids`, `[n]`, without biases: float32 `[n, dim]`.
 
-        If the index stores 8-bit rows, the rows are rounded.
-
-        Args:
-            ids: Integer `[n]`.
-
-        Returns:
-            float32 `[n, dim]`.
+        They are those given to `build`, `add` or `update`, rounded if the index has 8-bit rows.
 
         Raises:
             ValueError: If the index is not built, or an id is out of range or removed.
@@ -224,10 +207,7 @@ class Index(abc.ABC, Generic[SearchT]):
         return rows.matrix.rows(rows.ids(ids)).numpy()
 
     def require_current(self, scorer: ClassScorer) -> None:
-        """Checks a sample of the classes, spread over the ids, against those of a layer.
-
-        Args:
-            scorer: The `class_matrix` of an output layer.
+        """Checks 64 to 127 of the classes, spread over the ids, against those of a layer.
 
         Raises:
             ValueError: If one of the checked classes has another row or bias in this index.
@@ -251,11 +231,7 @@ class Index(abc.ABC, Generic[SearchT]):
         )
 
     def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:
-        """Adds classes.
-
-        Args:
-            class_embeddings: Float `[n, dim]`.
-            bias: Float `[n]`; None if and only if `build` had none.
+        """Adds classes of rows `[n, dim]`, with biases `[n]` if and only if `build` had them.
 
         Returns:
             Their ids, int64 `[n]`, which follow the highest id so far.
@@ -273,12 +249,7 @@ class Index(abc.ABC, Generic[SearchT]):
     def update(
         self, ids: TensorLike, class_embeddings: TensorLike, bias: TensorLike | None = None
     ) -> None:
-        """Replaces the rows of classes.
-
-        Args:
-            ids: Integer `[n]`, distinct.
-            class_embeddings: Float `[n, dim]`.
-            bias: Float `[n]`. None, the default, keeps the biases.
+        """Replaces the rows of distinct `ids`, `[n]`; a `bias` of None keeps the biases.
 
         Raises:
             ValueError: As `add`; or if an id is out of range or removed.
@@ -290,10 +261,7 @@ class Index(abc.ABC, Generic[SearchT]):
             self._search = self._after(search, rows, changed)
 
     def remove(self, ids: TensorLike) -> None:
-        """Removes classes, so that no search finds them.
-
-        Args:
-            ids: Integer `[n]`.
+        """Removes classes `ids`, `[n]`, so that no search finds them.
 
         Raises:
             ValueError: If an id is out of range or removed.

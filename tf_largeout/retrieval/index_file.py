@@ -30,11 +30,11 @@ def write(
     """Writes a file and renames it to `path` when it is complete.
 
     Several threads, processes and machines may save to one path. The file of the last one to
-    finish remains. The function also removes unfinished files of killed saves to this path.
+    finish remains; a process that has loaded the old file keeps its content. The function also
+    removes unfinished files of killed saves to this path.
 
     Args:
-        path: The file. An existing file is replaced; a process that has loaded the old file
-            keeps its content.
+        path: The file.
         kind: Name of the index class.
         settings: Values that JSON supports.
         arrays: Arrays, by name; they may be empty.
@@ -64,11 +64,7 @@ def write(
 def read(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Reads a file that `write` wrote.
-
-    Args:
-        path: The file.
-        kind: Name of the expected index class.
+    """Reads a file that `write` wrote for the index class `kind`.
 
     Returns:
         `(settings, arrays)`. The arrays are mapped from the file. Processes that read the same

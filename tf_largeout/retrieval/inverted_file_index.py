@@ -345,19 +345,11 @@ def search_until_full(
 def measure(searched: ListedRows, queries: tf.Tensor, target: float) -> dict[int, int]:
     """Returns the smallest numbers of lists that find a share `target` of the best `k` classes.
 
-    The first estimate is computed from the exact results: in which lists they are, and in which
-    order a query searches lists. Then real searches correct the estimate. They can differ from
-    it, because they order lists by 8-bit means and may miss a few classes in the lists that
-    they search. A class whose score equals that of the last of the best `k` counts as found.
-
-    Args:
-        searched: The inverted file.
-        queries: float32 `[n, dim]`, n at least 1.
-        target: In (0, 1].
-
-    Returns:
-        A number of lists for each `k` in `MEASURED_K`. A `k` above the number of classes is
-        replaced by the number of classes.
+    There is a number for each `k` in `MEASURED_K`, at most the number of classes. The first
+    estimate is computed from the exact results: in which lists they are, and in which order a
+    query searches lists. Then real searches correct the estimate. They can differ from it,
+    because they order lists by 8-bit means and may miss a few classes in the lists that they
+    search. A class whose score equals that of the last of the best `k` counts as found.
     """
     num_classes = searched.rows.matrix.num_classes
     measured = sorted({min(k, num_classes) for k in MEASURED_K})

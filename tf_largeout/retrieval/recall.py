@@ -20,9 +20,8 @@ MeasuredT = TypeVar("MeasuredT", bound="MeasuredIndex[Any]")
 class MeasuredIndex(Index[SearchT]):
     """An index that measures how much a query must search to find a share of the best classes.
 
-    Args:
-        recall_target: This share, in (0, 1].
-        measures: Whether it measures; else the user has chosen how much a query searches.
+    The share is `recall_target`, in (0, 1]. Without `measures`, the user has chosen how much a
+    query searches.
     """
 
     def __init__(self, recall_target: float, measures: bool) -> None:
@@ -36,12 +35,9 @@ class MeasuredIndex(Index[SearchT]):
 
     @abc.abstractmethod
     def _measure(self, search: SearchT, queries: tf.Tensor, are_rows: bool) -> None:
-        """Chooses how much a query searches.
+        """Chooses how much a query searches, by `queries`, float32 `[n, dim]`, n at least 1.
 
-        Args:
-            search: The search.
-            queries: float32 `[n, dim]`, n at least 1.
-            are_rows: Whether they are class rows with noise.
+        `are_rows` says whether they are class rows with noise.
         """
 
     def build(
@@ -82,10 +78,8 @@ class MeasuredIndex(Index[SearchT]):
 def sample_queries(rows: Rows, queries: TensorLike | None) -> tf.Tensor:
     """Returns queries on which to measure a recall.
 
-    Args:
-        rows: The class rows.
-        queries: Typical queries, float `[n, dim]`. Some are chosen at random, because they may
-            be sorted. None for class rows with noise of half their length.
+    Of the given queries, `[n, dim]`, some are chosen at random, because they may be sorted.
+    None gives class rows with noise of half their length.
 
     Raises:
         ValueError: If there are no queries, or they have another shape.
