@@ -46,7 +46,7 @@ def pytest_configure(config):
 
 
 def _kept_kernels():
-    """Keeps TensorFlow's kernel cache when a seed is set, which makes short tests much faster.
+    """Keeps TensorFlow's kernel cache when a seed is set, which makes tests much faster.
 
     TensorFlow clears the cache because kernels of `tf.random` have a state. So use
     `tf.random.stateless_*` or NumPy in tests.
@@ -60,8 +60,7 @@ def fixed_seeds():
     """Each test gets the same random numbers, independent of previous tests."""
     with _kept_kernels():
         keras.utils.set_random_seed(20_260_101)
-    yield
-    with _kept_kernels():
+        yield
         keras.backend.clear_session(free_memory=False)
 
 
