@@ -32,11 +32,7 @@ class SphericalLoss(TaggedLoss):
         is_cross_entropy: Whether a label's loss is `-log p` for probabilities that sum to 1.
             `Perplexity` then uses these probabilities.
 
-    Args:
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        ignore_class: As in `TaggedLoss`.
+    The arguments are those of `TaggedLoss`.
     """
 
     step_class = FactoredStep
@@ -82,11 +78,7 @@ class TaylorSoftmaxLoss(SphericalLoss):
     a logit of -1. A logit below -2 has a higher probability than a logit of 0. So a layer that
     is trained with this loss ranks by `|1 + o_c|`.
 
-    Args:
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        ignore_class: As in `TaggedLoss`.
+    The arguments are those of `TaggedLoss`.
     """
 
     is_cross_entropy, ranking = True, "taylor"
@@ -112,10 +104,8 @@ class SphericalSoftmaxLoss(SphericalLoss):
     Args:
         epsilon: A number above 0, the weight of a class whose logit is 0. It keeps the loss
             finite.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        ignore_class: As in `TaggedLoss`.
+
+    The other arguments are those of `TaggedLoss`.
 
     Raises:
         ValueError: If `epsilon` is not a number above 0.
@@ -169,10 +159,8 @@ class ZLoss(SphericalLoss):
             more sharply from logits above it.
         scale: A number above 0, the factor of the loss. It has the same effect as a
             factor of the learning rate.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        ignore_class: As in `TaggedLoss`.
+
+    The other arguments are those of `TaggedLoss`.
 
     Raises:
         ValueError: If a number is out of range.
@@ -226,10 +214,8 @@ class SquaredErrorLoss(SphericalLoss):
 
     Args:
         unobserved_weight: u, a number of at least 0.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        ignore_class: As in `TaggedLoss`.
+
+    The other arguments are those of `TaggedLoss`.
 
     Call arguments:
         y_true: Integer class ids as for all losses, but repeated labels count once. Or the

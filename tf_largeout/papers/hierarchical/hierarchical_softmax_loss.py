@@ -78,12 +78,10 @@ class HierarchicalSoftmaxLoss(TaggedLoss):
     a label only among the classes of its cluster. With a `HuffmanOutput`, they are NaN.
 
     Args:
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        ignore_class: As in `TaggedLoss`.
         class_weights: One weight per class, `[num_classes]`, that multiplies the term of each
             label of this class; None for 1. See `CrossEntropy`.
+
+    The other arguments are those of `TaggedLoss`.
 
     Raises:
         ValueError: If the class weights are not valid.

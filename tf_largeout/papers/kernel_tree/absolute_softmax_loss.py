@@ -58,13 +58,6 @@ class AbsoluteSoftmaxLoss(SampledLoss):
     exports rank by `|o_c|`.
 
     Args:
-        remove_accidental_hits: Whether a drawn class that is a label of the example has no
-            effect on that example.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
-        ignore_class: As in `TaggedLoss`.
         label_smoothing: The share e of the target that is spread uniformly over all classes, in
             [0, 1). See `CrossEntropy`.
         log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
@@ -75,6 +68,8 @@ class AbsoluteSoftmaxLoss(SampledLoss):
             logits, y runs over the labels of an example, and `t_y = 1 / #labels`. Weights of
             classes that are not labels have no effect. (In PyTorch they do: `mean_c` is
             weighted there.) See `CrossEntropy`.
+
+    The other arguments are those of `SampledLoss`.
 
     Raises:
         ValueError: If an argument is out of range; in training, if `label_smoothing` or soft

@@ -63,8 +63,7 @@ def kernel_tree_build(
         bias: float32 variable `[num_classes]`, or None. A bias is appended to each class row.
         sums: float32 variable of `kernel_tree_shape`.
         leaf_size: Number of classes per leaf.
-        projection: Projection of the class rows. Defaults to None: the rows themselves are
-            summed.
+        projection: Projection of the class rows; None sums the rows themselves.
 
     Returns:
         The operation (None when executing eagerly).
@@ -99,11 +98,7 @@ def kernel_tree_update(
 
     Args:
         ids: int64 `[num_ids]` in `[-1, num_classes)`, the classes; may repeat, -1 is ignored.
-        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
-        bias: float32 variable `[num_classes]`, or None.
-        sums: float32 variable of `kernel_tree_shape`.
-        leaf_size: Number of classes per leaf, as passed to `kernel_tree_build`.
-        projection: As passed to `kernel_tree_build`.
+        embeddings, bias, sums, leaf_size, projection: As passed to `kernel_tree_build`.
 
     Returns:
         int64 scalar: the number of leaves whose sums have changed.

@@ -38,11 +38,8 @@ class NormalizationLoss(SampledLoss):
         complement: "label" if C contains the labels of the example. "batch" if C contains the
             labels of the whole batch, so that the labels of the other examples are negatives
             too.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
-        ignore_class: As in `TaggedLoss`.
+
+    The other arguments are those of `SampledLoss`.
 
     Raises:
         ValueError: If `complement` is neither "label" nor "batch"; in training, if the loss
@@ -99,15 +96,7 @@ class ImportanceNormalizationLoss(NormalizationLoss):
 
     In `evaluate`, the loss reports the exact softmax loss.
 
-    Args:
-        complement: "label" if C contains the labels of the example. "batch" if C contains the
-            labels of the whole batch, so that the labels of the other examples are negatives
-            too.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
-        ignore_class: As in `TaggedLoss`.
+    The arguments are those of `NormalizationLoss`.
 
     Raises:
         ValueError: If `complement` is neither "label" nor "batch". Also in training, if the
@@ -137,15 +126,7 @@ class BernoulliNormalizationLoss(NormalizationLoss):
 
     In `evaluate`, the loss reports the exact softmax loss.
 
-    Args:
-        complement: "label" if C contains the labels of the example. "batch" if C contains the
-            labels of the whole batch, so that the labels of the other examples are negatives
-            too.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
-        ignore_class: As in `TaggedLoss`.
+    The arguments are those of `NormalizationLoss`.
 
     Raises:
         ValueError: If `complement` is neither "label" nor "batch"; in training, if the expected
@@ -217,14 +198,9 @@ class RankingLoss(SampledLoss):
     Args:
         margin: Any finite number. None, the default, is `log(num_classes - 1)` for the form
             "logistic", as the paper proposes, and 1 for "hinge", as in its equation 32.
-        remove_accidental_hits: Whether a drawn class that is a label of the example has no
-            effect on that example.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
-        ignore_class: As in `TaggedLoss`.
         form: "logistic", the default, or "hinge".
+
+    The other arguments are those of `SampledLoss`.
 
     Raises:
         ValueError: If `margin` is neither a finite number nor None, or `form` is neither
@@ -308,13 +284,7 @@ class BlackOutLoss(SampledLoss):
     factor of the counts does not change the softmax. In `evaluate`, the loss reports the exact
     softmax loss.
 
-    Args:
-        remove_accidental_hits: Whether to ignore drawn classes that are labels of the example.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
-        compute_dtype: Dtype of the matrix products in training; see `SampledLoss`.
-        ignore_class: As in `TaggedLoss`.
+    The arguments are those of `SampledLoss`.
 
     Raises:
         ValueError: In training, if the sampler searches and has no tail, because its expected

@@ -65,12 +65,8 @@ def lsh_hash(
 
     Args:
         vectors: float `[n, dim]`.
-        functions: int32, from `hash_functions`.
-        kind: `"simhash"`, `"wta"` or `"dwta"`, as passed to `hash_functions`.
-        num_hashes: Hash values per table.
-        num_tables: Number of tables.
+        functions: int32, from `hash_functions` with the same other arguments.
         bits: Number of bits of a bucket number, at most 30.
-        bin_size: For WTA and DWTA, as passed to `hash_functions`. Defaults to 8.
 
     Returns:
         int32 `[n, num_tables]` in `[0, 2^bits)`.

@@ -36,17 +36,8 @@ def lsh_build(
     The time is O(num_classes · num_tables). It needs the memory of one and a half tables in
     addition to the variables. Concurrent readers see either the old or the new tables.
 
-    Args:
-        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
-        functions: int32, from `hash_functions`.
-        offsets: uint32 variable `[num_tables, 2^bits + 1]`, overwritten.
-        ids: uint32 variable `[num_tables, num_classes]`, overwritten.
-        kind: "simhash", "wta" or "dwta".
-        num_hashes: Hash values per table.
-        num_tables: Number of tables.
-        bits: Number of bits of a bucket number.
-        bin_size: For WTA and DWTA, the number of coordinates that a hash value compares.
-            Defaults to 8.
+    `embeddings` is a variable `[num_classes, dim]`: float32, or bfloat16 on a CPU. The other
+    arguments are those of `hash_ops.lsh_hash`.
 
     Returns:
         The operation (None when executing eagerly).
@@ -81,11 +72,8 @@ def lsh_query(
     depend on the number of classes, even if all classes are in one bucket.
 
     Args:
-        offsets: uint32 variable `[num_tables, 2^bits + 1]`.
-        ids: uint32 variable `[num_tables, num_classes]`.
-        codes: int32 `[batch, n * num_tables]`.
+        offsets, ids, codes, seed: See the docstring of the module.
         labels: int64 `[batch, num_labels]`, padded with -1.
-        seed: int64 `[2]`.
         select: "walk" goes through the example's buckets, from a random bucket and position,
             and takes the first classes (Daghaghi et al. 2021). "frequent" takes the classes
             that occur in most of the buckets, in descending order of their count; in a tie for
@@ -94,7 +82,7 @@ def lsh_query(
         max_lookups: Maximum number of table entries to read per example.
         fill: Whether to add uniform draws if an example finds too few classes. With False, the
             result of such an example is padded with -1, and all examples use the same random
-            numbers. Defaults to True.
+            numbers.
 
     Returns:
         `(sampled, num_filled)`: int64 `[batch, num_sampled]`, padded with -1 if there are too
@@ -122,13 +110,6 @@ def lsh_pool(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Draws uniformly, with replacement, from all entries in the buckets of a batch.
 
-    Args:
-        offsets: uint32 variable `[num_tables, 2^bits + 1]`.
-        ids: uint32 variable `[num_tables, num_classes]`.
-        codes: int32 `[batch, n * num_tables]`.
-        seed: int64 `[2]`.
-        num_sampled: Number of draws.
-
     Returns:
         `(sampled, num_entries)`: int64 `[num_sampled]`, where classes may repeat, all -1 if
         there are no entries; int64 scalar E, the number of entries. The expected count of a
@@ -153,10 +134,9 @@ def union_of_lists(
         num_sampled: Number of distinct classes to return.
 
     Returns:
-        `(sampled, num_filled)`. `sampled` is int64 `[num_sampled]`. If the lists contain
-        too few classes, the others are drawn uniformly. If `num_sampled` exceeds
-        `num_classes`, the end is padded with -1.
-        `num_filled` is an int64 scalar, the number of uniform draws.
+        `(sampled, num_filled)`: int64 `[num_sampled]`, with uniform draws if the lists have
+        too few classes, padded with -1 if `num_sampled` exceeds `num_classes`; and an int64
+        scalar, the number of uniform draws.
     """
     return gen_ops.largeout_union_of_lists(
         lists, seed, num_classes=num_classes, num_sampled=num_sampled
@@ -168,14 +148,8 @@ def lsh_fresh_share(
 ) -> tf.Tensor:
     """Computes the share of table entries that match the current codes of their classes.
 
-    Args:
-        offsets: uint32 variable `[num_tables, 2^bits + 1]`.
-        ids: uint32 variable `[num_tables, num_classes]`.
-        codes: int32 `[num_rows, num_tables]`, the current codes of some classes.
-        row_ids: int64 `[num_rows]`, these classes.
-
-    Returns:
-        float32 scalar in `[0, 1]`; 1 without classes.
+    `codes`, int32 `[num_rows, num_tables]`, are the current codes of the classes `row_ids`,
+    int64 `[num_rows]`. Returns a float32 scalar in `[0, 1]`; 1 without classes.
     """
     return gen_ops.largeout_lsh_fresh_share(handle_of(offsets), handle_of(ids), codes, row_ids)
 
