@@ -52,9 +52,9 @@ def resize_classes(
     ```
 
     Args:
-        model: A built `Sequential`, functional or subclassed model with one `LargeOutput`,
-            `FactoredOutput` or `HierarchicalOutput`, at any depth. The copy is made from its
-            config, which must be complete, as for `.keras` files.
+        model: A built `Sequential`, functional or subclassed model with one `LargeOutput` or
+            other output layer of this library, at any depth. The copy is made from its config,
+            which must be complete, as for `.keras` files.
         num_classes: Number of classes of the copy, from 1 to 2^31 - 2.
         kept: Old ids in their new order, each at most once. By default all ids below
             `num_classes`, unchanged.
@@ -160,8 +160,8 @@ def _class_output(model: keras.Model) -> ClassOutput:
         return heads[0]
     names = ", ".join(f"'{head.name}'" for head in heads) or "none"
     raise ValueError(
-        "`resize_classes` takes a model with one class output layer: a `LargeOutput`, "
-        f"`FactoredOutput` or `HierarchicalOutput`. Received: model '{model.name}', which has "
+        "`resize_classes` takes a model with one class output layer: a `LargeOutput` "
+        f"or another one of this library. Received: model '{model.name}', which has "
         f"{len(heads)} ({names}). Resize the models before you join them."
     )
 

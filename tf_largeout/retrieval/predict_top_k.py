@@ -72,8 +72,8 @@ def predict_top_k(
     ```
 
     Args:
-        model: A model with one output, from a `LargeOutput`, `FactoredOutput` or
-            `HierarchicalOutput`.
+        model: A model with one output, from a `LargeOutput` or another output
+            layer of this library.
         x: As in `model.predict`: arrays, in the structure of the model's inputs; or a
             `tf.data.Dataset`, a `keras.utils.PyDataset` or a generator of batches, whose
             labels and weights are ignored.

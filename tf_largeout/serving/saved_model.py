@@ -75,8 +75,8 @@ def export(
     ```
 
     Args:
-        model: A built model whose only output comes from a `LargeOutput`, `FactoredOutput` or
-            `HierarchicalOutput`. It is functional or sequential, or it has one float input
+        model: A built model whose only output comes from a `LargeOutput` or another output
+            layer of this library. It is functional or sequential, or it has one float input
             whose shape is known from its first call.
         path: The folder to create. It never contains an incomplete export. For TensorFlow
             Serving its name is a number: the server uses the version with the highest number.

@@ -446,8 +446,8 @@ def tag_and_mask(
     num_outputs = len(keras.tree.flatten(outputs))
     if num_outputs != 1:
         raise ValueError(
-            f"{asked_by} needs a model with one output, which must come from a LargeOutput, "
-            "FactoredOutput or HierarchicalOutput layer. Received: model "
+            f"{asked_by} needs a model with one output, which must come from a LargeOutput "
+            "or another output layer of tf_largeout. Received: model "
             f"'{model.name}' with {num_outputs} outputs. Make a model of one of them, with the "
             "same layers: keras.Model(model.inputs, model.outputs[0])."
         )
@@ -456,8 +456,8 @@ def tag_and_mask(
     except ValueError as error:
         shapes = keras.tree.map_structure(lambda one: tuple(one.shape), outputs)
         raise ValueError(
-            f"{asked_by} needs a model with one output, which must come from a LargeOutput, "
-            "FactoredOutput or HierarchicalOutput layer. Received: model "
+            f"{asked_by} needs a model with one output, which must come from a LargeOutput "
+            "or another output layer of tf_largeout. Received: model "
             f"'{model.name}', with an output of shape {shapes} from another layer. Remove the "
             "layers after the output layer; a softmax does not change the order of the classes."
         ) from error

@@ -96,9 +96,8 @@ def kernel_tree_update(
     errors do not accumulate. If no other class rows have changed, the result is bit-identical
     to that of `kernel_tree_build`.
 
-    Args:
-        ids: int64 `[num_ids]` in `[-1, num_classes)`, the classes; may repeat, -1 is ignored.
-        embeddings, bias, sums, leaf_size, projection: As passed to `kernel_tree_build`.
+    `ids`, int64 `[num_ids]` in `[-1, num_classes)`, are the classes. They may repeat, and -1 is
+    ignored. The other arguments are those of `kernel_tree_build`.
 
     Returns:
         int64 scalar: the number of leaves whose sums have changed.

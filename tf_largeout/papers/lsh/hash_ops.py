@@ -65,8 +65,12 @@ def lsh_hash(
 
     Args:
         vectors: float `[n, dim]`.
-        functions: int32, from `hash_functions` with the same other arguments.
+        functions: int32, from `hash_functions`.
+        kind: As passed to `hash_functions`.
+        num_hashes: As passed to `hash_functions`.
+        num_tables: As passed to `hash_functions`.
         bits: Number of bits of a bucket number, at most 30.
+        bin_size: As passed to `hash_functions`.
 
     Returns:
         int32 `[n, num_tables]` in `[0, 2^bits)`.

@@ -72,8 +72,11 @@ def lsh_query(
     depend on the number of classes, even if all classes are in one bucket.
 
     Args:
-        offsets, ids, codes, seed: See the docstring of the module.
+        offsets: uint32 variable `[num_tables, 2^bits + 1]`.
+        ids: uint32 variable `[num_tables, num_classes]`.
+        codes: int32 `[batch, n * num_tables]`.
         labels: int64 `[batch, num_labels]`, padded with -1.
+        seed: int64 `[2]`.
         select: "walk" goes through the example's buckets, from a random bucket and position,
             and takes the first classes (Daghaghi et al. 2021). "frequent" takes the classes
             that occur in most of the buckets, in descending order of their count; in a tie for
