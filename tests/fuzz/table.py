@@ -7,7 +7,11 @@ import pkgutil
 import tests.fuzz.cases as cases_of_ops
 from tf_largeout import ops
 from tf_largeout.ops.library import gen_ops
+from tf_largeout.papers.factored import factored_output_ops
+from tf_largeout.papers.kernel_tree import kernel_tree_ops
+from tf_largeout.papers.lsh import hash_ops, lsh_ops
 
+OPS_OF_PAPERS = (factored_output_ops, hash_ops, kernel_tree_ops, lsh_ops)
 MODULES = [
     importlib.import_module(f"tests.fuzz.cases.{module.name}")
     for module in pkgutil.iter_modules(cases_of_ops.__path__)
@@ -15,10 +19,12 @@ MODULES = [
 
 
 def expected_names():
-    """Returns the public functions of tf_largeout.ops, and the ops that have none."""
+    """Returns the functions of tf_largeout.ops and of papers, and the ops that have none."""
     public = {name for name, value in vars(ops).items() if inspect.isfunction(value)}
     raw = {name for name in vars(gen_ops) if name.startswith("largeout_")}
     raw = {name for name in raw if not name.endswith("_eager_fallback")}
+    of_papers = {name for module in OPS_OF_PAPERS for name in vars(module)}
+    public |= {name for name in of_papers if f"largeout_{name}" in raw}
     return public | {name for name in raw if name.removeprefix("largeout_") not in public}
 
 
