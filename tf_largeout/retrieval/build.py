@@ -31,7 +31,7 @@ class _Measured(NamedTuple):
     The mean time would depend on other programs that run.
     """
 
-    index: Index[Any]
+    built: Index[Any]
     recall: float
     milliseconds: float
     build_seconds: float
@@ -106,7 +106,7 @@ def build(
             f"No index reaches the recall {recall}. Received: {reached}. Add 'brute_force' to "
             "`kinds`, or ask for less."
         )
-    return min(enough, key=lambda one: one.milliseconds).index
+    return min(enough, key=lambda one: one.milliseconds).built
 
 
 def _checked(kinds: Sequence[str] | None, recall: float) -> list[str]:
