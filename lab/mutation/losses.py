@@ -29,21 +29,21 @@ FAULTS = [
     ),
     Fault(
         "the default margin of the ranking loss counts the label as a negative",
-        _LOSSES + "ranking_loss.py",
+        "tf_largeout/papers/likelihood/losses.py",
         "math.log(max(candidates.num_classes - 1, 1))",
         "math.log(max(candidates.num_classes, 1))",
         ("tests/losses/losses_test.py", *_ALL),
     ),
     Fault(
         "class 0 is missing from the classes that a batch shares",
-        _LOSSES + "normalization_loss.py",
+        "tf_largeout/papers/likelihood/losses.py",
         "tf.boolean_mask(ids, ids >= 0)",
         "tf.boolean_mask(ids, ids > 0)",
         ("tests/losses/losses_test.py", *_ALL),
     ),
     Fault(
         "BlackOut leaves out the term of the most likely class",
-        _LOSSES + "black_out_loss.py",
+        "tf_largeout/papers/likelihood/losses.py",
         "tf.where(is_top, (others - log_partition)[:, tf.newaxis], tf.math.log1p(-p))",
         "tf.math.log1p(-p)",
         ("tests/losses/losses_test.py", *_ALL),
@@ -57,7 +57,7 @@ FAULTS = [
     ),
     Fault(
         "the Z-loss uses the mean square instead of the variance",
-        _LOSSES + "z_loss.py",
+        "tf_largeout/papers/factored/losses.py",
         "tf.sqrt(squares / num_classes - mean**2)",
         "tf.sqrt(squares / num_classes)",
         (
