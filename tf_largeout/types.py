@@ -5,7 +5,7 @@ the reference; a type checker without stubs treats most of them as `Any`.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -35,3 +35,29 @@ InitializerLike: TypeAlias = str | Config | Initializer
 LearningRate: TypeAlias = (
     float | keras.optimizers.schedules.LearningRateSchedule | Callable[[], float]
 )
+
+
+class AddWeight(Protocol):
+    """A function that creates a weight of the owner of a search structure.
+
+    The weight is not trained.
+    """
+
+    def __call__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        initializer: InitializerLike,
+        on_host: bool = False,
+    ) -> keras.Variable:
+        """Creates a weight.
+
+        Args:
+            name: Name of the weight, unique within the structure.
+            shape: Shape of the weight.
+            dtype: Type of the weight, such as "uint32".
+            initializer: A Keras initializer or its name.
+            on_host: Whether the weight is on the CPU. Otherwise it is on the device of the
+                rows.
+        """

@@ -17,7 +17,7 @@ from tests.search.rows import (
     recall,
 )
 from tf_largeout.search import inverted_file
-from tf_largeout.search.inverted_file import InvertedFile
+from tf_largeout.search.inverted_file import InvertedFile, health_of
 
 pytestmark = pytest.mark.portable
 
@@ -65,7 +65,7 @@ def test_recall_grows_with_the_number_of_lists():
 
 @pytest.mark.parametrize("num_lists, expected", [(None, 155), (7, 7), (10**6, NUM_ROWS)])
 def test_the_default_number_of_lists_is_four_times_the_square_root(num_lists, expected):
-    assert fitted(num_lists=num_lists).health()["num_lists"] == expected
+    assert health_of([fitted(num_lists=num_lists)])["num_lists"] == expected
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
@@ -79,7 +79,7 @@ def test_upkeep_follows_rows_that_change(in_graph, monkeypatch):
 
     step = tf.function(step) if in_graph else step
     step()
-    assert file.health()["fitted_at"] == 0
+    assert health_of([file])["fitted_at"] == 0
     assert recall(found(file), brute_force(ROWS, BIAS)[0]) > 0.95
     changed = (ROWS + np.random.default_rng(1).normal(size=ROWS.shape)).astype("float32")
     rows.assign(changed)
@@ -108,7 +108,7 @@ def test_the_weights_are_the_whole_state():
     for weight, value in zip(others, weights, strict=True):
         weight.assign(value)
     np.testing.assert_array_equal(found(again, 16), found(file, 16))
-    assert again.health() == file.health()
+    assert health_of([again]) == health_of([file])
     assert [weight.name for weight in weights] == [
         "means", "mean_bias", "offsets", "ids", "codes", "scales", "schedule"
     ]  # fmt: skip

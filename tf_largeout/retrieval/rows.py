@@ -14,8 +14,7 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.classes.float_arrays import as_float32
 from tf_largeout.ops import devices
-from tf_largeout.search.add_weight import AddWeight
-from tf_largeout.types import TensorLike
+from tf_largeout.types import AddWeight, TensorLike
 
 _SAMPLED_CLASSES = 64
 _LEAST_WIDTH = 32  # For narrower rows, 8-bit numbers hardly save time.

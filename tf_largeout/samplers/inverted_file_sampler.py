@@ -1,6 +1,7 @@
 """Hard classes from an inverted file over the class embeddings."""
 
 import functools
+import math
 from typing import Any
 
 import keras
@@ -8,15 +9,19 @@ import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
-from tf_largeout.samplers.class_rows import rows_of, structure_over
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.search.inverted_file import InvertedFile
+from tf_largeout.samplers.search_shards import (
+    SearchShards,
+    best_of_shards,
+    draw_shards,
+    seed_of,
+)
+from tf_largeout.search.inverted_file import InvertedFile, health_of
 from tf_largeout.search.row_distribution import RowDistribution
-from tf_largeout.search.shard_distribution import ShardDistribution
-from tf_largeout.search.sharded_inverted_file import ShardedInvertedFile
 from tf_largeout.types import Config
+from tf_largeout.variables.row_shard import RowShard
 
 
 @named("inverted_file")
@@ -102,7 +107,7 @@ class InvertedFileSampler(HardNegativeSampler):
         self.select = one_of("select", select, ["highest", "draw"])
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self.num_probes = whole_number("num_probes", num_probes)
-        self._file: InvertedFile | ShardedInvertedFile
+        self._files: SearchShards[InvertedFile]
 
     @property
     def counts_are(self) -> str:
@@ -114,17 +119,24 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
-        unit_length = layer.class_matrix.shards()[0].unit_rows
-        make = functools.partial(InvertedFile, self.num_lists, self._draws_alone, unit_length)
-        self._file = structure_over(layer.class_matrix, make, ShardedInvertedFile)
-        add_weight = functools.partial(self.add_weight, layer)
-        self._file.build(layer.num_classes, layer.class_matrix.dim, add_weight)
+        tables = layer.class_matrix.shards()
+        num_lists = self.num_lists and _per_shard(self.num_lists, len(tables))
+        options = num_lists, self._draws_alone, tables[0].unit_rows
+        make = functools.partial(InvertedFile, *options)
+        self._files = SearchShards(layer.class_matrix, make)
+        self._files.build(self, layer, layer.class_matrix.dim)
 
     def keep_up(self, layer: ClassLayer) -> None:
-        self._file.keep_up(*rows_of(layer.class_matrix))
+        self._files.each(lambda table, file: file.keep_up(*table.variables()))
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        return self._file.search(features, self.num_searched, self.num_probes)[1]
+        num_probes = _per_shard(self.num_probes, len(self._files.parts))
+
+        def search_table(table: RowShard, file: InvertedFile) -> tuple[tf.Tensor, tf.Tensor]:
+            scores, ids = file.search(features, self.num_searched, num_probes)
+            return scores, table.to_global(ids)
+
+        return best_of_shards(self._files.each(search_table), self.num_searched)[1]
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
@@ -133,8 +145,8 @@ class InvertedFileSampler(HardNegativeSampler):
             return super().draw(features, labels, layer)
         seed = layer.next_seed()
 
-        def drawn() -> tuple[RowDistribution | ShardDistribution, tf.Tensor, tf.Tensor]:
-            distribution = self._file.distribution(features)
+        def drawn() -> tuple["_ClassDistribution", tf.Tensor, tf.Tensor]:
+            distribution = _ClassDistribution(self._files, features)
             return distribution, *distribution.draw(self.num_searched, seed)
 
         if self.tail:
@@ -151,7 +163,7 @@ class InvertedFileSampler(HardNegativeSampler):
 
     def rebuild_replica(self, layer: ClassLayer) -> None:
         super().rebuild_replica(layer)
-        self._file.fit(*rows_of(layer.class_matrix))
+        self._files.each(lambda table, file: file.fit(*table.variables()))
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the lists.
@@ -168,7 +180,7 @@ class InvertedFileSampler(HardNegativeSampler):
         Raises:
             ValueError: If no layer has built this sampler.
         """
-        return {**super().health(layer), **self._file.health()}
+        return {**super().health(layer), **health_of(self._files.parts)}
 
     def get_config(self) -> Config:
         return {
@@ -177,3 +189,71 @@ class InvertedFileSampler(HardNegativeSampler):
             "num_probes": self.num_probes,
             "select": self.select,
         }
+
+
+class _ClassDistribution:
+    """`RowDistribution` over the classes: a draw takes a table, then one of its rows.
+
+    List l of shard s has the probability `softmax(<m_l, h> + b_l + log(size_l))` over the lists
+    of all shards. This is the probability of the shard, from the sum over its lists, times the
+    probability within the shard. Each shard makes all draws, on its device. A draw then uses
+    the result of the shard that was drawn for it.
+
+    Args:
+        files: The lists.
+        queries: float32 `[batch, dim]`.
+    """
+
+    def __init__(self, files: SearchShards[InvertedFile], queries: tf.Tensor) -> None:
+        self._files = files
+        self._parts = files.each(lambda _, file: file.distribution(queries))
+        if len(self._parts) > 1:
+            masses = files.each(lambda table, _, part: part.log_mass(), self._parts)
+            log_masses = tf.stack(masses, axis=1)
+            sizes = tf.constant([table.num_rows for table in files.tables], tf.float32)
+            has_lists = tf.reduce_any(tf.math.is_finite(log_masses), axis=1, keepdims=True)
+            self._of_shard = tf.nn.softmax(tf.where(has_lists, log_masses, tf.math.log(sizes)))
+
+    def draw(self, num_draws: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `RowDistribution.draw`."""
+
+        def draw_of_shard(
+            table: RowShard, _: InvertedFile, part: RowDistribution
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            ids, within = part.draw(num_draws, seed_of(seed, table.number))
+            return table.to_global(ids), within
+
+        drawn = self._files.each(draw_of_shard, self._parts)
+        if len(drawn) == 1:
+            return drawn[0]
+        owner = draw_shards(self._of_shard, num_draws, seed_of(seed, len(drawn)))
+        ids, within = (
+            tf.gather(tf.stack(parts, axis=-1), owner, batch_dims=2)
+            for parts in zip(*drawn, strict=True)
+        )
+        return ids, within * tf.gather(self._of_shard, owner, batch_dims=1)
+
+    def probabilities(self, ids: tf.Tensor) -> tf.Tensor:
+        """See `RowDistribution.probabilities`."""
+        if len(self._parts) == 1:
+            return self._parts[0].probabilities(ids)
+        local_ids = [table.to_local(ids) for table in self._files.tables]
+        found = self._files.each(
+            lambda _, __, part, own: part.probabilities(tf.maximum(own, 0)),
+            self._parts,
+            local_ids,
+        )
+        total, shares = tf.zeros(tf.shape(ids)), tf.unstack(self._of_shard, axis=1)
+        for own, within, share in zip(local_ids, found, shares, strict=True):
+            total += tf.where(own >= 0, within * share[:, tf.newaxis], 0)
+        return total
+
+
+def _per_shard(number: int, num_shards: int) -> int:
+    """Returns the number of lists or probes per shard, from the number for a single file.
+
+    With K shards, each has 1 / sqrt(K) of the lists that one file would have, and searches
+    `num_probes / sqrt(K)` of them. So the default number of lists is `4 sqrt(num_rows)` per
+    shard, and the number of rows that are scored in total stays the same.
+    """
+    return math.ceil(number / math.sqrt(num_shards))

@@ -18,8 +18,8 @@ from tf_largeout.ops.inverted_file_ops import (
     inverted_file_upkeep,
     packed_shapes,
 )
-from tf_largeout.search.add_weight import AddWeight
 from tf_largeout.search.row_distribution import RowDistribution
+from tf_largeout.types import AddWeight
 from tf_largeout.variables.initializers import step_and_none, zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 
@@ -203,16 +203,6 @@ class InvertedFile:
         means, mean_bias, offsets, ids = self.variables()[:4]
         return RowDistribution(queries, means, mean_bias, offsets, ids, list_of_row)
 
-    def health(self) -> dict[str, Any]:
-        """Returns numbers about the lists.
-
-        Returns:
-            A dict: `fitted_at`, the number of the step of the last fit, or -1; `num_lists`; the
-            sizes of the `largest`, the `median` and the `smallest` list; and the share of
-            `empty` ones.
-        """
-        return health_of([self])
-
     def list_sizes(self) -> np.ndarray:
         """Returns the number of rows of each list."""
         return np.diff(self.variables()[2].numpy().astype(np.int64))
@@ -268,7 +258,13 @@ class InvertedFile:
 
 
 def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
-    """Like `InvertedFile.health`, for the lists of several files together."""
+    """Returns numbers about the lists of files.
+
+    Returns:
+        A dict: `fitted_at`, the number of the step of the earliest last fit, or -1;
+        `num_lists`; the sizes of the `largest`, the `median` and the `smallest` list; and the
+        share of `empty` ones.
+    """
     sizes = np.concatenate([file.list_sizes() for file in files])
     return {
         "fitted_at": min(file.fitted_at() for file in files),

@@ -17,7 +17,7 @@ from tf_largeout.papers.kernel_tree.kernel_tree_ops import (
     kernel_tree_shape,
     kernel_tree_update,
 )
-from tf_largeout.search.add_weight import AddWeight
+from tf_largeout.types import AddWeight
 from tf_largeout.variables.initializers import step_and_none, zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 

@@ -9,12 +9,12 @@ import tensorflow as tf
 from tf_largeout.arguments import boolean
 from tf_largeout.classes.logit_form import unit_length
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
-from tf_largeout.papers.kernel_tree.sharded_kernel_tree import ShardedKernelTree
+from tf_largeout.papers.kernel_tree.kernel_trees import KernelTrees
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
-from tf_largeout.samplers.class_rows import rows_of, seed_of_run, structure_over
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.samplers.search_shards import seed_of_run
 from tf_largeout.types import Config
 
 
@@ -112,7 +112,7 @@ class KernelTreeSampler(HardNegativeSampler):
         tree = KernelTree(alpha, projection_dim, leaf_size)
         self.alpha, self.projection_dim = tree.alpha, tree.projection_dim
         self.leaf_size = tree.leaf_size
-        self._tree: KernelTree | ShardedKernelTree
+        self._trees: KernelTrees
         self.shared = boolean("shared", shared, or_none=True)
         if self.shared and num_hard is not None:
             raise ValueError(
@@ -131,16 +131,12 @@ class KernelTreeSampler(HardNegativeSampler):
         make = functools.partial(
             KernelTree, self.alpha, self.projection_dim, self.leaf_size, as_read
         )
-        self._tree = structure_over(matrix, make, ShardedKernelTree)
-        add_weight = functools.partial(self.add_weight, layer)
-        self._tree.build(matrix.num_classes, matrix.dim, matrix.has_bias, add_weight)
-        tree = self._tree
-        trees = tree.parts if isinstance(tree, ShardedKernelTree) else [tree]
-        for shard, of_shard in zip(matrix.shards(), trees, strict=True):
-            shard.on_rows_changed(of_shard.rows_changed)
+        self._trees = KernelTrees(matrix, make)
+        self._trees.build(self, layer, matrix.dim, matrix.has_bias)
 
     def keep_up(self, layer: ClassLayer) -> None:
-        self._tree.keep_up(seed_of_run(layer), *rows_of(layer.class_matrix))
+        seed = seed_of_run(layer)
+        self._trees.each(lambda table, tree: tree.keep_up(seed, *table.variables()))
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
@@ -155,7 +151,8 @@ class KernelTreeSampler(HardNegativeSampler):
         return distinct_in_row(ids)
 
     def rebuild_replica(self, layer: ClassLayer) -> None:
-        self._tree.rebuild(seed_of_run(layer), *rows_of(layer.class_matrix))
+        seed = seed_of_run(layer)
+        self._trees.each(lambda table, tree: tree.rebuild(seed, *table.variables()))
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the tree.
@@ -171,7 +168,7 @@ class KernelTreeSampler(HardNegativeSampler):
             ValueError: If no layer has built it.
         """
         self.require_built()
-        return self._tree.health()
+        return self._trees.health()
 
     def get_config(self) -> Config:
         config = super().get_config()
@@ -193,9 +190,7 @@ class KernelTreeSampler(HardNegativeSampler):
         shared: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """See `KernelTree.sample`."""
-        rows = rows_of(layer.class_matrix)
-        seed = layer.next_seed()
-        return self._tree.sample(features, labels, seed, num_sampled, *rows, shared=shared)
+        return self._trees.sample(features, labels, layer.next_seed(), num_sampled, shared)
 
     def _own(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> SampledValues:
         ids, log_q, label_log_q = self._sample(features, labels, self.num_sampled, layer)
@@ -212,9 +207,7 @@ class KernelTreeSampler(HardNegativeSampler):
         pool, _, _ = self._sample(features, no_labels, self.num_sampled, layer, shared=True)
 
         def counts_of(ids: tf.Tensor) -> tf.Tensor:
-            rows = rows_of(layer.class_matrix)
-            q = self._tree.mean_probabilities(features, ids, *rows)
-            return _positive(q * self.num_sampled)
+            return _positive(self._trees.mean_probabilities(features, ids) * self.num_sampled)
 
         return SampledValues.of_pool(pool, labels, counts_of)
 

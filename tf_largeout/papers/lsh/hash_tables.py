@@ -12,8 +12,7 @@ from tf_largeout.arguments import is_whole, one_of, real_number, require_memory,
 from tf_largeout.ops import devices
 from tf_largeout.papers.lsh.hash_ops import hash_functions, lsh_hash
 from tf_largeout.papers.lsh.lsh_ops import lsh_build, lsh_fresh_share, lsh_pool, lsh_query
-from tf_largeout.search.add_weight import AddWeight
-from tf_largeout.types import Config
+from tf_largeout.types import AddWeight, Config
 from tf_largeout.variables.initializers import constant_initializer, zeros_initializer
 from tf_largeout.variables.replicas import local_variable
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tf_largeout.arguments import one_of
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.ops.sampling_ops import uniform_sample
+from tf_largeout.papers.lsh.class_tables import ClassTables
 from tf_largeout.papers.lsh.hash_tables import (
     LOOKUPS_PER_ROW,
     HashTableConfig,
@@ -17,12 +18,11 @@ from tf_largeout.papers.lsh.hash_tables import (
     most_bits,
 )
 from tf_largeout.papers.lsh.lsh_ops import union_of_lists
-from tf_largeout.papers.lsh.sharded_hash_tables import ShardedHashTables
 from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, SampledValues
-from tf_largeout.samplers.class_rows import rows_of, score_of, seed_of_run, structure_over
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.registry import named
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.samplers.search_shards import seed_of_run
 from tf_largeout.types import Config
 from tf_largeout.variables.replicas import local_variable, summed
 
@@ -133,7 +133,7 @@ class LSHSampler(HardNegativeSampler):
         has_counts = self.tables.hash == "simhash" and num_hard is None
         self._is_pool = self.form == "pool" or (self.form is None and has_counts)
         self._has_counts = self._is_pool and has_counts
-        self._tables: ScheduledHashTables | ShardedHashTables
+        self._tables: ClassTables
         self._draws: keras.Variable = None
 
     @property
@@ -153,9 +153,8 @@ class LSHSampler(HardNegativeSampler):
         if self._is_pool and not config.num_hashes:
             num_hashes = min(num_hashes, most_bits(layer.num_classes))
         make = functools.partial(ScheduledHashTables, config, num_hashes)
-        self._tables = structure_over(matrix, make, ShardedHashTables)
-        add_weight = functools.partial(self.add_weight, layer)
-        self._tables.build(layer.num_classes, matrix.dim, add_weight)
+        self._tables = ClassTables(matrix, make)
+        self._tables.build(self, layer, matrix.dim)
         # Drawn classes, and how many of them are uniform draws that filled up.
         self._draws = self.add_weight(layer, "draw_counts", (2,), "int64", "zeros")
 
@@ -164,7 +163,8 @@ class LSHSampler(HardNegativeSampler):
         self._tables.resume(before._tables)
 
     def keep_up(self, layer: ClassLayer) -> None:
-        self._tables.keep_up(seed_of_run(layer), *rows_of(layer.class_matrix))
+        seed = seed_of_run(layer)
+        self._tables.each(lambda table, part: part.keep_up(seed, *table.variables()))
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
@@ -181,8 +181,8 @@ class LSHSampler(HardNegativeSampler):
         if self.num_hard:
             # Not counted: replicas cannot add their counts in the branch of `tf.cond` where a
             # search that starts late runs.
-            sizes, score = (num, self.num_hard), score_of(layer.class_matrix)
-            return self._tables.best_of_most_frequent(codes, features, labels, *sizes, score)[1]
+            sizes = num, self.num_hard
+            return self._tables.best_of_most_frequent(codes, features, labels, *sizes)[1]
         form = self.form or "walk"
         lookups = num * (_WALK_LOOKUPS if form == "walk" else LOOKUPS_PER_ROW)
         ids, num_filled = self._tables.query(
@@ -193,7 +193,8 @@ class LSHSampler(HardNegativeSampler):
 
     def rebuild_replica(self, layer: ClassLayer) -> None:
         super().rebuild_replica(layer)
-        self._tables.rebuild_now(seed_of_run(layer), *rows_of(layer.class_matrix))
+        seed = seed_of_run(layer)
+        self._tables.each(lambda table, part: part.rebuild_now(seed, *table.variables()))
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the tables.
@@ -215,12 +216,11 @@ class LSHSampler(HardNegativeSampler):
         """
         health = {**super().health(layer), **self._tables.health()}
         median = health.pop("median_bucket_of_a_row")
-        embeddings, _ = rows_of(layer.class_matrix)
         drawn, filled = self._draws.numpy().tolist()
         return {
             **health,
             "median_bucket_of_a_class": median,
-            "fresh_share": float(self._tables.fresh_share(embeddings)),
+            "fresh_share": self._tables.fresh_share(),
             "uniform_fill_share": filled / max(1, drawn),
         }
 
@@ -284,8 +284,7 @@ class LSHSampler(HardNegativeSampler):
         share, weight = tf.cast(share, tf.float32), tf.cast(weight, tf.float32)
 
         def counts_of(ids: tf.Tensor) -> tf.Tensor:
-            embeddings, _ = rows_of(layer.class_matrix)
-            found = self._tables.collisions(queries.vectors, ids, embeddings, queries.classes)
+            found = self._tables.collisions(queries.vectors, ids, queries.classes)
             return share + weight * found
 
         self._count(self.num_sampled, 0)

@@ -1,32 +1,29 @@
-"""`ShardedKernelTree`: a kernel tree per shard of the rows."""
+"""`KernelTrees`: a kernel tree per shard of the rows."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tf_largeout import checks
+from tf_largeout.classes.row_sources import Table
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
-from tf_largeout.search.shard_draws import draw_shards, seed_of
-from tf_largeout.search.sharded_structure import ShardedStructure, on_each_shard
-from tf_largeout.variables.row_shard import RowShard, map_by_shard
+from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.samplers.search_shards import SearchShards, draw_shards, seed_of
+from tf_largeout.variables.row_shard import map_by_shard
 
 
-class ShardedKernelTree(ShardedStructure[KernelTree]):
-    """`KernelTree` over rows in shards; see `ShardedStructure` for the arguments.
+class KernelTrees(SearchShards[KernelTree]):
+    """The kernel trees of the class rows, one per table.
 
-    A draw first takes a shard, in proportion to the sum of its kernels, and then a row of its
-    tree. So the probabilities are those of a single tree.
-
-    All shards have the same projection.
-
-    Args:
-        shards: The shards.
-        parts: The trees.
+    With several tables, a draw first takes a table, in proportion to the sum of its kernels,
+    and then a row of its tree. So the probabilities are those of a single tree. All trees have
+    the same projection.
     """
 
-    keep_up = on_each_shard(KernelTree.keep_up)
-    rebuild = on_each_shard(KernelTree.rebuild)
+    def build(self, sampler: Sampler, layer: ClassLayer, *arguments: Any) -> None:
+        super().build(sampler, layer, *arguments)
+        for table, tree in zip(self.tables, self.parts, strict=True):
+            table.on_rows_changed(tree.rows_changed)
 
     def sample(
         self,
@@ -34,27 +31,29 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
         labels: tf.Tensor,
         seed: tf.Tensor,
         num_sampled: int,
-        *rows: Sequence[Any],
         shared: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Like `KernelTree.sample`; with `shared`, `label_log_q` is 0."""
-        draws = TreeDraws(self, rows, queries, self._masses(queries), seed)
+        """Like `KernelTree.sample`; with `shared`, `label_log_q` has no meaning."""
+        if len(self.parts) == 1:
+            rows = self.tables[0].variables()
+            return self.parts[0].sample(queries, labels, seed, num_sampled, *rows, shared)
+        draws = _TreeDraws(self, queries, self._masses(queries), seed)
         if not shared:
             return draws.per_query(labels, num_sampled)
         return *draws.shared(num_sampled), tf.zeros(tf.shape(labels))
 
-    def mean_probabilities(
-        self, queries: tf.Tensor, ids: tf.Tensor, *rows: Sequence[Any]
-    ) -> tf.Tensor:
+    def mean_probabilities(self, queries: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """See `KernelTree.mean_probabilities`."""
+        if len(self.parts) == 1:
+            rows = self.tables[0].variables()
+            return self.parts[0].mean_probabilities(queries, ids, *rows)
         total = tf.reduce_sum(self._masses(queries), axis=1, keepdims=True)
 
-        def mean_of_shard(shard: RowShard, own: tf.Tensor) -> tf.Tensor:
-            own_rows = [variables[shard.number] for variables in rows]
-            kernels = self.parts[shard.number].kernels(queries, own, *own_rows)
+        def mean_of_table(table: Table, own: tf.Tensor) -> tf.Tensor:
+            kernels = self.parts[table.number].kernels(queries, own, *table.variables())
             return tf.reduce_mean(kernels / total, axis=0)
 
-        return map_by_shard(self.shards, ids, mean_of_shard)
+        return map_by_shard(self.tables, ids, mean_of_table)
 
     def health(self) -> dict[str, Any]:
         """Like `KernelTree.health`, over all trees. `built_at` is the earliest build."""
@@ -66,11 +65,11 @@ class ShardedKernelTree(ShardedStructure[KernelTree]):
         }
 
     def _masses(self, queries: tf.Tensor) -> tf.Tensor:
-        """Returns the sum of the kernels of each shard, float32 `[batch, num_shards]`."""
+        """Returns the sum of the kernels of each table, float32 `[batch, num_tables]`."""
         return tf.stack(self.each(lambda _, tree: tree.masses(queries)), axis=1)
 
 
-class TreeDraws:
+class _TreeDraws:
     """Draws for a batch of queries: a shard in proportion to its kernels, then one of its rows.
 
     The kernels of all rows add up to Z, and those of shard s to Z_s. Row i of shard s is drawn
@@ -78,8 +77,7 @@ class TreeDraws:
     the two factors that the draw used, even if the sums of a tree are out of date.
 
     Args:
-        trees: The tree of each shard.
-        rows: The embeddings of each shard, and its biases or None.
+        trees: The trees.
         queries: float32 `[batch, dim]`.
         masses: float32 `[batch, num_shards]`, the sum of the kernels of each shard.
         seed: int64 `[2]`.
@@ -90,14 +88,12 @@ class TreeDraws:
 
     def __init__(
         self,
-        trees: ShardedStructure[KernelTree],
-        rows: tuple[Sequence[Any], ...],
+        trees: KernelTrees,
         queries: tf.Tensor,
         masses: tf.Tensor,
         seed: tf.Tensor,
     ) -> None:
-        self._trees, self._rows = trees, rows
-        self._queries, self._seed = queries, seed
+        self._trees, self._queries, self._seed = trees, queries, seed
         masses = checks.finite(
             masses,
             "features must be finite, and their products with the class embeddings must not "
@@ -141,16 +137,16 @@ class TreeDraws:
         self, asking: tf.Tensor, owners: tf.Tensor, labels: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Makes draw i for query `asking[i]` in shard `owners[i]`; both int32 `[n]`."""
-        shards = self._trees.shards
+        shards = self._trees.tables
         places = [tf.where(owners == shard.number)[:, 0] for shard in shards]
         queries_of = [tf.gather(asking, at) for at in places]
         labels_of = [shard.to_local(labels) for shard in shards]
 
-        def draw(shard: RowShard, tree: KernelTree, *arguments: Any) -> tuple[tf.Tensor, ...]:
-            seed = seed_of(self._seed, shard.number)
-            return _draw(tree, self._queries, seed, *arguments)
+        def draw(table: Table, tree: KernelTree, *arguments: Any) -> tuple[tf.Tensor, ...]:
+            seed = seed_of(self._seed, table.number)
+            return _draw(tree, self._queries, seed, *arguments, *table.variables())
 
-        drawn = self._trees.each(draw, labels_of, queries_of, *self._rows)
+        drawn = self._trees.each(draw, labels_of, queries_of)
         log_shares = tf.unstack(tf.cast(tf.math.log(self._shares), tf.float32), axis=1)
         ids, log_q, label_log_q = [], [], tf.zeros(tf.shape(labels))
         for shard, log_share, own_labels, own_queries, found in zip(
@@ -169,7 +165,7 @@ class TreeDraws:
 
     def _next_seed(self, number: int) -> tf.Tensor:
         """Returns a seed that differs from the seeds of the shards."""
-        return seed_of(self._seed, len(self._trees.shards) + number)
+        return seed_of(self._seed, len(self._trees.tables) + number)
 
 
 def _draw(
