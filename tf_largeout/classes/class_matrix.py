@@ -86,11 +86,6 @@ class RowScorer(ClassScorer):
     def dots_and_rows(
         self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns `dots`, and the rows and biases of classes that all examples share.
-
-        See `RowSource.dots_and_rows`. The scores of the shared classes are `form.scores` of the
-        products with their rows, plus their biases.
-        """
         logits, rows, biases = self.source.dots_and_rows(features, ids, shared_ids)
         return self.form.scores(logits, padded=True), rows, biases
 

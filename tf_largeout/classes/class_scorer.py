@@ -173,6 +173,25 @@ class ClassScorer:
         """
         raise self._missing("dots")
 
+    def dots_and_rows(
+        self, features: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns `dots`, and the rows and biases of classes that all examples share.
+
+        Samples are scored by it. The scores of the shared classes are `form.scores` of the
+        products with their rows, plus their biases.
+
+        Args:
+            features: As in `dots`.
+            ids: As in `dots`.
+            shared_ids: int64 `[m]`.
+
+        Returns:
+            `(scores, rows, biases)`: float32 `[B, n]`, `[m, dim]` and `[m]`, zeros if the
+            classes have no biases.
+        """
+        raise self._missing("dots_and_rows")
+
     def fold_logits(
         self,
         features: tf.Tensor,

@@ -465,18 +465,9 @@ class RowSource:
     def dots_and_rows(
         self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns logits, and the rows and biases of classes that all examples share.
+        """See `ClassScorer.dots_and_rows`.
 
-        One op reads them. Its gradient is one `IndexedSlices` with a row per distinct class.
-
-        Args:
-            queries: Float `[B, dim]`.
-            ids: int64 `[B, n]`, padded with -1.
-            shared_ids: int64 `[m]`.
-
-        Returns:
-            `(logits, rows, biases)`: float32 `[B, n]`, the lowest float at padding; `[m, dim]`;
-            and `[m]`, zeros if the classes have no biases.
+        One op reads a table. Its gradient is one `IndexedSlices` with a row per distinct class.
         """
         if len(self._tables) == 1:
             return self._tables[0].dots_and_rows(queries, ids, shared_ids)

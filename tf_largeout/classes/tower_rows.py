@@ -12,6 +12,7 @@ from tf_largeout.classes.row_sources import (
     OwnPass,
     Products,
     RowSource,
+    RowTable,
     Table,
     new_rows,
     tables_of,
@@ -62,7 +63,7 @@ class TowerRows(RowSource):
             "without, such as 'uniform' or a UnigramSampler."
         )
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[RowTable]:
         return [self.current()]
 
     def dense(self, training: bool = True) -> list[DenseRows]:

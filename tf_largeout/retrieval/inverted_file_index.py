@@ -198,7 +198,7 @@ class ListedRows(Search):
     def __init__(self, rows: Rows, file: InvertedFile, probes_of_k: dict[int, int]) -> None:
         super().__init__(rows)
         self.file, self.probes_of_k = file, probes_of_k
-        self.num_lists: int = file.health()["num_lists"]
+        self.num_lists = len(file.list_sizes())
 
     @classmethod
     def fitted(

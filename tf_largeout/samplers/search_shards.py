@@ -17,8 +17,9 @@ _SEED_BITS = 48  # above those of seeds and of replicas
 class _Structure(Protocol):
     """A search structure over the rows of one table."""
 
-    def build(self, num_rows: int, *arguments: Any) -> None:
-        """Creates its state. The last argument is an `AddWeight`."""
+    @property
+    def build(self) -> Callable[..., None]:
+        """Creates its state, from `num_rows`, arguments of its own and an `AddWeight`."""
 
 
 _Part = TypeVar("_Part", bound=_Structure)

@@ -164,15 +164,16 @@ def exact_classes(scorer: ClassScorer, ops: str, quantize: bool) -> ClassScores:
         ValueError: If there are no rows to quantize.
     """
     scorer, form = scorer.frozen(), scorer.form
-    rows = scorer.require_rows("embeddings_dtype='int8'") if quantize else scorer.product_rows()
-    if quantize and ops == "custom":
-        return AllClasses(RowScorer(packed_source(rows), form))
     if quantize:
+        rows = scorer.require_rows("embeddings_dtype='int8'")
+        if ops == "custom":
+            return AllClasses(RowScorer(packed_source(rows), form))
         return AllClasses(BlockedProducts(*quantized_products(rows), form=form))
-    if ops == "custom" or rows is None or rows.is_rounded:
+    products = None if ops == "custom" else scorer.product_rows()
+    if products is None or products.is_rounded:
         # In blocks, by core TensorFlow ops. Products would be a float32 copy of rounded rows.
         return AllClasses(scorer)
-    return AllClasses(BlockedProducts(*rows.as_products(), form=form))
+    return AllClasses(BlockedProducts(*products.as_products(), form=form))
 
 
 def _log_sum(values: tf.Tensor) -> tf.Tensor:

@@ -196,8 +196,10 @@ def indexed_classes(scorer: ClassScorer, index: Any, ops: str, quantize: bool) -
     _require_searchable(index, ops)
     index.require_rows(scorer.with_form(cap=None))
     if ops == "core":
-        quantized = quantized_products(rows) if quantize else (*rows.as_products(), None)
-        return ListedProducts(*quantized, index.lists(), form)
+        embeddings, bias, scales = (
+            quantized_products(rows) if quantize else (*rows.as_products(), None)
+        )
+        return ListedProducts(embeddings, bias, scales, index.lists(), form)
     return IndexedClasses(RowScorer(packed_source(rows), form) if quantize else scorer, index)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.logit_form import absolute_or_lowest as absolute_or_lowest
 from tf_largeout.ops import candidate_ops, product_ops
 from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, SampledValues
@@ -179,7 +179,7 @@ class Candidates(NamedTuple):
 
 
 def score_candidates(
-    class_matrix: RowScorer,
+    class_matrix: ClassScorer,
     features: tf.Tensor,
     labels: tf.Tensor,
     sample: SampledValues | HeadAndTail,

@@ -142,9 +142,11 @@ class _TreeDraws:
         queries_of = [tf.gather(asking, at) for at in places]
         labels_of = [shard.to_local(labels) for shard in shards]
 
-        def draw(table: Table, tree: KernelTree, *arguments: Any) -> tuple[tf.Tensor, ...]:
-            seed = seed_of(self._seed, table.number)
-            return _draw(tree, self._queries, seed, *arguments, *table.variables())
+        def draw(
+            table: Table, tree: KernelTree, labels: tf.Tensor, asking: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            seed, rows = seed_of(self._seed, table.number), table.variables()
+            return _draw(tree, self._queries, seed, labels, asking, *rows)
 
         drawn = self._trees.each(draw, labels_of, queries_of)
         log_shares = tf.unstack(tf.cast(tf.math.log(self._shares), tf.float32), axis=1)

@@ -28,11 +28,12 @@ class ClassTables(SearchShards[ScheduledHashTables]):
     """
 
     def build(self, sampler: Sampler, layer: ClassLayer, *arguments: Any) -> None:
+        [dim] = arguments
         num_here = sum(map(_is_here, self.tables))
         for shard, tables in zip(self.tables, self.parts, strict=True):
             tables.build(
                 shard.num_rows,
-                *arguments,
+                dim,
                 functools.partial(sampler.add_weight, layer, shard=shard),
                 num_rows_of_all=layer.num_classes,
                 num_parts=num_here if _is_here(shard) else 1,
