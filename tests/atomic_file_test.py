@@ -1,7 +1,5 @@
 """`atomic_file` and `atomic_path`: the old file or the new one, and no other."""
 
-import fcntl
-
 import pytest
 
 from tf_largeout.atomic_file import atomic_file, atomic_path
@@ -24,18 +22,6 @@ def test_an_error_leaves_the_old_file(tmp_path):
         file.write(b"new")
         raise KeyboardInterrupt
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_file_system_without_locks_is_supported(tmp_path, monkeypatch):
-    def flock(file, operation):
-        raise OSError("no locks")
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    path = tmp_path / "file"
-    for content in (b"1", b"2"):
-        with atomic_file(path) as file:
-            file.write(content)
-    assert path.read_bytes() == b"2"
 
 
 @pytest.mark.parametrize("error", [None, OSError("no space")])

@@ -1,7 +1,6 @@
 """`atomic_file` and `atomic_path`: write a file that is complete or absent."""
 
 import contextlib
-import fcntl
 import glob
 import os
 import time
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from typing import IO
 
 _SUFFIX = ".unfinished"
-_SECONDS_UNTIL_LOCKED = 60.0  # more than from the creation of a file to its lock
+_SECONDS_BETWEEN_WRITES = 24 * 3600.0  # at most, of a writer that is alive
 
 
 @contextlib.contextmanager
@@ -19,8 +18,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
     Readers see either the old file or the new file, also after a crash. After an error, the old
     file is unchanged. Several threads, processes and machines may write to one path. The file
-    of the last writer to finish remains. The file is locked while it is written, so that later
-    writers of `path` can remove the unfinished files of writers that were killed.
+    of the last writer to finish remains. Unfinished files of `path` that nobody has written to
+    for a day are removed: their writers were killed.
 
     Args:
         path: Path of the file. Its folder must exist.
@@ -28,11 +27,11 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     folder, name = os.path.split(os.path.abspath(path))
     pattern = os.path.join(glob.escape(folder), f".{glob.escape(name)}.*{_SUFFIX}")
     for unfinished in glob.glob(pattern):
-        _remove_unless_locked(unfinished)
+        with contextlib.suppress(OSError):
+            if time.time() - os.stat(unfinished).st_mtime > _SECONDS_BETWEEN_WRITES:
+                os.remove(unfinished)
     unfinished = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_SUFFIX}")
     with open(unfinished, "xb") as file, _renamed_at_end(unfinished, path):
-        with contextlib.suppress(OSError):  # some file systems have no locks
-            fcntl.flock(file, fcntl.LOCK_EX)
         yield file
         file.flush()
 
@@ -66,10 +65,3 @@ def _renamed_at_end(unfinished: str, path: str | os.PathLike[str]) -> Iterator[N
         with contextlib.suppress(OSError):
             os.remove(unfinished)
         raise
-
-
-def _remove_unless_locked(path: str) -> None:
-    with contextlib.suppress(OSError), open(path, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer is alive
-        if time.time() - os.fstat(file.fileno()).st_mtime > _SECONDS_UNTIL_LOCKED:
-            os.remove(path)
