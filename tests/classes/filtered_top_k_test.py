@@ -80,7 +80,7 @@ def test_filters_apply_to_absolute_values(matrix, name):
 def test_filters_work_in_a_function_of_unknown_shapes(matrix):
     spec = tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)
 
-    @tf.function(input_signature=[*spec, tf.TensorSpec([None], tf.int32)])
+    @tf.function(autograph=False, input_signature=[*spec, tf.TensorSpec([None], tf.int32)])
     def function(queries, exclude, allowed):
         return exact_top_k(matrix, queries, 10, exclude, allowed), exact_top_k(
             matrix, queries, 10, exclude

@@ -124,7 +124,7 @@ def partition_estimates(head, problem, steps):
     """Returns estimates of the sum of exp(o_c - o_y) over all classes, `[steps, B]`."""
     loss = losses.SampledSoftmaxLoss(reduction=None)
 
-    @tf.function
+    @tf.function(autograph=False)
     def estimates():
         return tf.map_fn(
             lambda _: tf.exp(loss(problem.labels, head(problem.features, training=True))),

@@ -78,7 +78,7 @@ def test_the_partition_function_is_estimated_without_bias(name, complement):
     head = head_of(problem, sampler)
     loss = loss_class(complement=complement, reduction=None)
 
-    @tf.function
+    @tf.function(autograph=False)
     def estimates():
         return tf.map_fn(
             lambda _: tf.exp(loss(problem.labels, head(problem.features, training=True))),

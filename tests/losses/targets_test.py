@@ -183,7 +183,7 @@ def test_a_sum_over_all_classes_is_estimated_without_bias(sampler):
     problem = Problem()
     head = harness.built_head(problem.embeddings, problem.bias, sampler)
 
-    @tf.function
+    @tf.function(autograph=False)
     def estimates():
         def draw(_):
             step = head.step(problem.features, problem.labels, training=True)

@@ -245,7 +245,8 @@ def test_searches_can_run_during_changes():
 
 def test_a_search_in_a_function_equals_an_eager_one(built):
     @tf.function(
-        input_signature=[tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)]
+        autograph=False,
+        input_signature=[tf.TensorSpec([None, DIM]), tf.TensorSpec([None, None], tf.int64)],
     )
     def search(queries, exclude):
         return built.top_k(queries, K, exclude)

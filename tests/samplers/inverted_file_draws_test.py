@@ -41,7 +41,7 @@ def samples(model, labels, steps=1, features=FEATURES):
     """Returns the samples of `steps` steps."""
     head = model.layers[-1]
 
-    @tf.function
+    @tf.function(autograph=False)
     def step():
         return head.sampler.sample(tf.constant(features), tf.constant(labels, tf.int64), head)
 

@@ -17,7 +17,7 @@ def make_layer(name, num_classes, seed=1, **kwargs):
     return built_layer(num_classes, STATIC[name][0](num_classes, **kwargs), seed)
 
 
-@tf.function
+@tf.function(autograph=False)
 def draws(layer, steps):
     """Returns the sampled classes, int64 [steps, num_sampled]."""
     return tf.map_fn(

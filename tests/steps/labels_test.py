@@ -17,7 +17,8 @@ def in_graph(features_shape, labels_shape, dtype=tf.int64):
     """Runs `as_labels` in a graph that knows only the given shapes."""
 
     @tf.function(
-        input_signature=[tf.TensorSpec(labels_shape, dtype), tf.TensorSpec(features_shape)]
+        autograph=False,
+        input_signature=[tf.TensorSpec(labels_shape, dtype), tf.TensorSpec(features_shape)],
     )
     def matrix(labels, features):
         return as_labels(labels, features, NUM_CLASSES).ids

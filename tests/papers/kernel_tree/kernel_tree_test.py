@@ -26,7 +26,7 @@ class Tree:
         self.tree, weights = KernelTree(**kwargs, as_read=unit_length if scales else None), []
         self.tree.build(NUM_ROWS, DIM, has_bias, kept_weights(weights))
         self.weights = {weight.name: weight for weight in weights}
-        self.step = tf.function(self.keep_up)
+        self.step = tf.function(self.keep_up, autograph=False)
 
     def keep_up(self):
         self.tree.keep_up(SEED, self.embeddings, self.bias)

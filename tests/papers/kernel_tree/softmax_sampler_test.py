@@ -103,7 +103,7 @@ def mean_gradient_of_shared_draws(loss_class, sampler, label, steps=4000):
             value = loss([[label]], head(FEATURES[:1], training=True))
         return tf.convert_to_tensor(tape.gradient(value, head.bias.value))
 
-    @tf.function
+    @tf.function(autograph=False)
     def gradients():
         return tf.map_fn(gradient, tf.range(steps), tf.float32, parallel_iterations=1)
 

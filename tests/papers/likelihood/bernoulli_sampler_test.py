@@ -24,7 +24,7 @@ def make_layer(num_sampled, counts=COUNTS, seed=1):
 def draws(layer, steps):
     """Returns bool `[steps, num_classes]`: whether a class is in a draw."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def all_draws():
         return tf.map_fn(
             lambda _: tf.math.bincount(

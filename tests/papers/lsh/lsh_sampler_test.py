@@ -122,7 +122,7 @@ def test_reported_counts_of_a_simhash_pool_match_the_draws(query, num_hashes, ze
     everything[0] = np.arange(N)
     labels = tf.constant(everything if query == "embedding" else everything[:, :20])
 
-    @tf.function
+    @tf.function(autograph=False)
     def draw(seed):
         replicas.local_variable(head.seed_state).assign([seed, 0])
         replicas.local_variable(head.sampler_rebuild_state).assign([0, 0])
