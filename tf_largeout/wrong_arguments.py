@@ -126,15 +126,24 @@ def refuse_wrong_arguments_of(
     """Like `refuse_wrong_arguments`, for a class that has some of the arguments in the table.
 
     Args:
-        cls: The class. Arguments of its constructor are accepted. If the constructor takes
-            `**kwargs`, all arguments are accepted.
+        cls: The class. Arguments of its constructor are accepted, and those of the constructors
+            of this library that it passes `**options` on to. If a constructor of another
+            package takes `**kwargs`, all arguments are accepted.
         arguments: All keyword arguments of the constructor.
         what_to_do: `OF_LOSSES`, `OF_SAMPLERS`, `OF_METRICS` or `OF_INDEXES`.
     """
     suspects = {name: arguments[name] for name in arguments if name in what_to_do}
     if not suspects:
         return
-    known = inspect.signature(cls).parameters
-    if not any(one.kind is one.VAR_KEYWORD for one in known.values()):
-        others = {name: value for name, value in suspects.items() if name not in known}
-        refuse_wrong_arguments(cls.__name__, others, what_to_do)
+    known: dict[str, inspect.Parameter] = {}
+    for base in cls.__mro__:
+        if "__init__" in vars(base):
+            parameters = inspect.signature(base.__init__).parameters
+            passes_on = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+            if passes_on and not base.__module__.startswith("tf_largeout."):
+                return
+            known.update(parameters)
+            if not passes_on:
+                break
+    others = {name: value for name, value in suspects.items() if name not in known}
+    refuse_wrong_arguments(cls.__name__, others, what_to_do)

@@ -13,7 +13,7 @@ from tests.losses.table import BATCH, DIM, SEVERAL, N
 from tests.reference import margin_softmax as reference
 from tests.slow import slow_but
 from tf_largeout import losses, samplers
-from tf_largeout.losses.margin_softmax_loss import cosine_with_margins
+from tf_largeout.losses.softmax_losses import cosine_with_margins
 
 MARGINS = {"arc": (0.5, 0.0), "cosine": (0.0, 0.35), "both": (1.2, 0.2), "none": (0.0, 0.0)}
 EACH_MARGIN = pytest.mark.parametrize("margins", MARGINS.values(), ids=MARGINS)

@@ -3,21 +3,30 @@
 from typing import TYPE_CHECKING, Any
 
 from tf_largeout.lazy_names import papers_name
-from tf_largeout.losses.cross_entropy import softmax_cross_entropy
-from tf_largeout.losses.decoupled_softmax_loss import (
-    DecoupledSoftmaxLoss,
-    decoupled_softmax_loss,
-)
-from tf_largeout.losses.margin_softmax_loss import MarginSoftmaxLoss
-from tf_largeout.losses.nce_loss import NCELoss, nce_loss
-from tf_largeout.losses.negative_sampling_loss import (
+from tf_largeout.losses.binary_losses import (
+    NCELoss,
     NegativeSamplingLoss,
+    SigmoidLoss,
+    nce,
+    nce_loss,
+    negative_sampling,
     negative_sampling_loss,
+    sigmoid,
 )
+from tf_largeout.losses.cross_entropy import softmax_cross_entropy
 from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.losses.sampled_softmax_loss import SampledSoftmaxLoss, sampled_softmax_loss
-from tf_largeout.losses.sigmoid_loss import SigmoidLoss
-from tf_largeout.losses.softmax_loss import SoftmaxLoss
+from tf_largeout.losses.softmax_losses import (
+    DecoupledSoftmaxLoss,
+    MarginSoftmaxLoss,
+    SampledSoftmaxLoss,
+    SoftmaxLoss,
+    decoupled_softmax,
+    decoupled_softmax_loss,
+    margin_softmax,
+    sampled_softmax,
+    sampled_softmax_loss,
+    softmax,
+)
 from tf_largeout.losses.tagged_loss import TaggedLoss
 from tf_largeout.steps.candidates import Candidates
 
@@ -47,6 +56,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "decoupled_softmax",
+    "margin_softmax",
+    "nce",
+    "negative_sampling",
+    "sampled_softmax",
+    "sigmoid",
+    "softmax",
     "AbsoluteSoftmaxLoss",
     "BernoulliNormalizationLoss",
     "BlackOutLoss",

@@ -3,19 +3,32 @@
 import warnings
 
 import tensorflow as tf
+from typing_extensions import Unpack
 
 from tf_largeout.arguments import boolean, one_of
 from tf_largeout.losses.cross_entropy import CrossEntropy
-from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, TaggedLoss
+from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, LossOptions, TaggedLoss
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
 from tf_largeout.steps.candidates import Candidates
 from tf_largeout.steps.step import SampledStep
-from tf_largeout.types import Config, DTypeLike
+from tf_largeout.types import Config
 
 _WHAT_COUNTS_ARE = {
     DRAWS: "it may draw a class several times, so its expected counts are not probabilities.",
     NONE: "it searches for classes, whose expected counts are not known.",
 }
+
+
+class ProductOptions(LossOptions, total=False):
+    """The arguments of sampled losses for which a label is never a negative."""
+
+    compute_dtype: str
+
+
+class SampledOptions(ProductOptions, total=False):
+    """The arguments that other sampled losses have, see `SampledLoss`."""
+
+    remove_accidental_hits: bool
 
 
 class SampledLoss(TaggedLoss):
@@ -30,9 +43,6 @@ class SampledLoss(TaggedLoss):
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
             effect on that example. Default True: a label must not be its own negative.
-        reduction: As in `keras.losses.Loss`.
-        name: Name of the loss.
-        dtype: Dtype of the returned loss, as in `keras.losses.Loss`.
         compute_dtype: "float32" or "bfloat16". With "bfloat16", the products with the classes
             that all examples share are computed from rounded numbers: features, embeddings of
             these classes and gradients of their logits are rounded to bfloat16. Sums,
@@ -41,7 +51,8 @@ class SampledLoss(TaggedLoss):
             Processors with AMX multiply bfloat16 numbers several times as fast as float32
             numbers. On other processors, the rounding is the same, but the products take longer
             than in float32. `evaluate` always uses float32. GPUs do not support "bfloat16".
-        ignore_class: As in `TaggedLoss`.
+
+    The other arguments are those of `TaggedLoss`.
 
     In a custom training loop, call the model with `training=True`. Otherwise the loss computes
     the exact loss over all classes, in O(num_classes) time, and warns once.
@@ -65,13 +76,10 @@ class SampledLoss(TaggedLoss):
     def __init__(
         self,
         remove_accidental_hits: bool = True,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
         compute_dtype: str = "float32",
-        ignore_class: int | None = None,
+        **options: Unpack[LossOptions],
     ) -> None:
-        super().__init__(reduction, name, dtype, ignore_class)
+        super().__init__(**options)
         self.remove_accidental_hits = boolean("remove_accidental_hits", remove_accidental_hits)
         self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 

@@ -1,7 +1,7 @@
 """The base class of all losses of this library."""
 
 import re
-from typing import Any
+from typing import Any, TypedDict
 
 import keras
 import tensorflow as tf
@@ -21,6 +21,15 @@ from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
+
+
+class LossOptions(TypedDict, total=False):
+    """The arguments that all losses have, see `TaggedLoss`."""
+
+    reduction: str | None
+    name: str | None
+    dtype: DTypeLike | None
+    ignore_class: int | None
 
 
 class TaggedLoss(keras.losses.Loss):

@@ -2,13 +2,14 @@
 
 import keras
 import tensorflow as tf
+from typing_extensions import Unpack
 
 from tf_largeout.losses.cross_entropy import CrossEntropy
-from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss, with_labels
+from tf_largeout.losses.sampled_loss import SampledLoss, SampledOptions
+from tf_largeout.losses.softmax_losses import sampled_softmax_loss, with_labels
 from tf_largeout.steps.candidates import Candidates, absolute_or_lowest
 from tf_largeout.steps.step import SampledStep
-from tf_largeout.types import Config, DTypeLike, TensorLike
+from tf_largeout.types import Config, TensorLike
 
 
 def absolute_softmax_loss(
@@ -81,19 +82,12 @@ class AbsoluteSoftmaxLoss(SampledLoss):
 
     def __init__(
         self,
-        remove_accidental_hits: bool = True,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-        compute_dtype: str = "float32",
-        ignore_class: int | None = None,
         label_smoothing: float = 0.0,
         log_partition_penalty: float = 0.0,
         class_weights: TensorLike | None = None,
+        **options: Unpack[SampledOptions],
     ) -> None:
-        super().__init__(
-            remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
-        )
+        super().__init__(**options)
         self.cross_entropy = CrossEntropy(label_smoothing, log_partition_penalty, class_weights)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:

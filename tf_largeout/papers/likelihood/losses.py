@@ -4,14 +4,15 @@ import math
 
 import keras
 import tensorflow as tf
+from typing_extensions import Unpack
 
 from tf_largeout.arguments import one_of, real_number
 from tf_largeout.losses.cross_entropy import softmax_cross_entropy, target_weights
-from tf_largeout.losses.sampled_loss import SampledLoss
-from tf_largeout.losses.sampled_softmax_loss import sampled_softmax_loss
+from tf_largeout.losses.sampled_loss import ProductOptions, SampledLoss, SampledOptions
+from tf_largeout.losses.softmax_losses import sampled_softmax_loss
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES
 from tf_largeout.steps.candidates import Candidates
-from tf_largeout.types import Config, DTypeLike
+from tf_largeout.types import Config
 
 FORMS = ("logistic", "hinge")
 
@@ -49,13 +50,9 @@ class NormalizationLoss(SampledLoss):
     def __init__(
         self,
         complement: str = "label",
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = None,
-        dtype: DTypeLike | None = None,
-        compute_dtype: str = "float32",
-        ignore_class: int | None = None,
+        **options: Unpack[ProductOptions],
     ) -> None:
-        super().__init__(True, reduction, name, dtype, compute_dtype, ignore_class)
+        super().__init__(True, **options)
         self.complement = one_of("complement", complement, ["label", "batch"])
 
     def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:
@@ -210,17 +207,10 @@ class RankingLoss(SampledLoss):
     def __init__(
         self,
         margin: float | None = None,
-        remove_accidental_hits: bool = True,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "ranking_loss",
-        dtype: DTypeLike | None = None,
-        compute_dtype: str = "float32",
-        ignore_class: int | None = None,
         form: str = "logistic",
+        **options: Unpack[SampledOptions],
     ) -> None:
-        super().__init__(
-            remove_accidental_hits, reduction, name, dtype, compute_dtype, ignore_class
-        )
+        super().__init__(**options)
         self.margin = None if margin is None else real_number("margin", margin, -math.inf)
         self.form = one_of("form", form, FORMS)
 
