@@ -6,8 +6,8 @@ evaluations. The figures are exact and on the test split. An interrupted race, o
 given more time, resumes where it ended: its logs and checkpoints are in `--out`.
 
 Methods of other libraries (`pip install 'tf_largeout[rivals]'`) train until they are finished,
-whatever time this takes, and are then evaluated. The repository has more methods, such as label
-trees with bigrams, which are not installed: see `lab/README.md`.
+whatever time this takes, and are then evaluated. `lab.races.race` has more methods, such as
+label trees with bigrams: see `lab/README.md`.
 """
 
 import argparse

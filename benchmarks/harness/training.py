@@ -328,8 +328,6 @@ class TrainingRun(ProcessRun):
 
     def train(self):
         """Trains in this process, from the last checkpoint if there is one."""
-        from benchmarks.harness.training import TrainingSession
-
         model = TrainingSession(self).fit()
         if self.save:
             model.save(self.save)
