@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from tests.slow import slow_but
 from tf_largeout.classes import blockwise
-from tf_largeout.classes.class_sums import dot_products, sums_of_classes
+from tf_largeout.classes.class_sums import DenseRows
+from tf_largeout.variables.row_shard import RowShard
 
 N, DIM, BATCH = 150, 4, 7
 RNG = np.random.default_rng(0)
@@ -18,38 +19,41 @@ ROWS, BIAS, FEATURES = (
 WEIGHTS = tf.constant(RNG.normal(size=(2, BATCH)), tf.float32)
 
 
-def soft_capped(features, rows, biases):
-    return 2 * tf.tanh(dot_products(features, tf.math.l2_normalize(rows, axis=1), biases) / 2)
+# The form of rows as they are read, and the scores of logits.
+PLAIN = tf.identity, tf.identity
+CAPPED = lambda rows: tf.math.l2_normalize(rows, axis=1), lambda logits: 2 * tf.tanh(logits / 2)
 
 
 @pytest.mark.parametrize(
-    "score, term, has_bias, graph",
+    "form, term, has_bias, graph",
     slow_but(
         [
-            (dot_products, tf.math.softplus, True, True),
-            (dot_products, None, False, False),
-            (soft_capped, tf.math.softplus, True, False),
-            (soft_capped, None, False, True),
+            (PLAIN, tf.math.softplus, True, True),
+            (PLAIN, None, False, False),
+            (CAPPED, tf.math.softplus, True, False),
+            (CAPPED, None, False, True),
         ],
         itertools.product(
-            [dot_products, soft_capped], [tf.math.softplus, None], [True, False], [True, False]
+            [PLAIN, CAPPED], [tf.math.softplus, None], [True, False], [True, False]
         ),
     ),
 )
 def test_sums_and_gradients_equal_those_of_dense_operations(
-    score, term, has_bias, graph, monkeypatch
+    form, term, has_bias, graph, monkeypatch
 ):
     bias = BIAS if has_bias else None
     monkeypatch.setattr(blockwise, "_NUMBERS_OF_A_BLOCK", 1)  # blocks of 64 classes
     inputs = [FEATURES, ROWS] + ([] if bias is None else [bias])
 
     def dense(features, rows, bias):
-        scores = score(features, rows, bias)
+        logits = tf.matmul(features, form[0](rows), transpose_b=True)
+        scores = form[1](logits if bias is None else logits + bias)
         total = tf.zeros([BATCH]) if term is None else tf.reduce_sum(term(scores), axis=1)
         return tf.reduce_logsumexp(scores, axis=1), total
 
     def in_blocks(features, rows, bias):
-        return sums_of_classes(features, rows, bias, score, term)
+        table = DenseRows(RowShard(first=0, num_rows=N), rows, bias, form[0])
+        return table.sums(features, form[1], term)
 
     def results(function):
         with tf.GradientTape() as tape:

@@ -9,9 +9,9 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import NOTHING, highest
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.class_sums import DenseRows
 from tf_largeout.classes.logit_form import LogitForm
 from tf_largeout.classes.row_sources import (
-    DenseRows,
     OwnPass,
     Products,
     RowSource,
@@ -219,8 +219,9 @@ class RowScorer(ClassScorer):
         function: Elementwise = tf.identity,
         others_only: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor]:
+        term = self._of_scores(function)
+
         def of_rows(rows: DenseRows) -> tuple[tf.Tensor, tf.Tensor]:
-            term = self._of_scores(function)
             return rows.exact_scores(features, labels, term, others_only)
 
         log_partitions, scores = zip(*on_each(self.source.dense(), of_rows), strict=True)
@@ -231,7 +232,9 @@ class RowScorer(ClassScorer):
     ) -> tf.Tensor:
         features, term = tf.cast(features, tf.float32), self._of_scores(function)
         if training:
-            return _total(on_each(self.source.dense(), lambda rows: rows.sums(features, term)))
+            return _total(
+                on_each(self.source.dense(), lambda rows: rows.sums(features, term=term)[1])
+            )
 
         def add(total: tf.Tensor, logits: tf.Tensor, _: tf.Tensor) -> tf.Tensor:
             return total + tf.reduce_sum(term(logits), axis=1)

@@ -1,6 +1,8 @@
 """Sums over all classes, with gradients, computed in blocks of classes."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
@@ -8,103 +10,99 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.blockwise import block_size, with_block
 from tf_largeout.types import Elementwise
+from tf_largeout.variables.row_shard import RowShard
 
 _LOWEST = tf.float32.min  # finite, so that gradients of a logsumexp of several such are 0
 
-# `(features [B, dim], rows [n, dim], biases [n] or None) -> scores [B, n]`
-Score = Callable[[tf.Tensor, tf.Tensor, tf.Tensor | None], tf.Tensor]
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class DenseRows:
+    """All rows of a table as one tensor, for sums over all classes with gradients.
 
-def dot_products(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
-    """Returns the logits `<w_c, h_b> + b_c`, float32 `[B, n]`."""
-    logits = tf.matmul(features, rows, transpose_b=True)
-    return logits if biases is None else logits + biases
+    The logits are `<w_c, h_b> + b_c`. Sums have first-order gradients with respect to the
+    features, the rows and the biases. Those of the rows and biases are dense. The backward pass
+    computes the logits again, so `[B, n]` is never in memory.
 
-
-def sums_of_classes(
-    features: tf.Tensor,
-    embeddings: tf.Tensor,
-    bias: tf.Tensor | None,
-    score: Score = dot_products,
-    term: Elementwise | None = None,
-    left_out: tf.Tensor | None = None,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns `log sum_c exp(s_c)` and `sum_c term(s_c)` over the scores s_c of all classes.
-
-    Both have first-order gradients with respect to the features, the embeddings and the bias.
-    Those of the embeddings and the bias are dense. The backward pass computes the scores again,
-    so `[B, num_classes]` is never in memory.
-
-    Args:
-        features: float32 `[B, dim]`.
-        embeddings: float32 `[num_classes, dim]`.
-        bias: float32 `[num_classes]`, or None.
-        score: Differentiable function that computes the scores of a block of classes.
-        term: Differentiable elementwise function; None sums nothing.
-        left_out: int64 `[B, L]`, classes that the first sum of each example leaves out, padded
-            with -1; or None. It cannot be combined with `term`.
-
-    Returns:
-        Two float32 tensors `[B]`. The first is the lowest float if no class is left. The
-        second is 0 without a `term`.
-    """
-    sums, biases = _BlockSums(score, term, left_out), [] if bias is None else [bias]
-
-    @tf.custom_gradient
-    def compute(features: tf.Tensor, *weights: tf.Tensor) -> Any:
-        log_partition, total = sums.forward(features, weights)
-
-        def gradient(d_log_partition: tf.Tensor, d_total: tf.Tensor) -> list[tf.Tensor]:
-            return sums.backward(features, weights, log_partition, d_log_partition, d_total)
-
-        return (log_partition, total), gradient
-
-    return compute(features, embeddings, *biases)
-
-
-def exact_scores(
-    features: tf.Tensor,
-    labels: tf.Tensor,
-    embeddings: tf.Tensor,
-    bias: tf.Tensor | None,
-    function: Elementwise,
-    as_read: Elementwise = tf.identity,
-    others_only: bool = False,
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the result of `ClassScorer.exact_scores`.
-
-    Args:
-        features: float32 `[B, dim]`.
-        labels: int64 `[B, L]`, padded with -1.
-        embeddings: float32 `[num_classes, dim]`.
-        bias: float32 `[num_classes]`, or None.
-        function: Differentiable elementwise function of the logits.
-        as_read: Returns rows `[..., dim]` in the form in which the classes are scored.
-        others_only: Whether the sum leaves out the labels of the example.
+    Attributes:
+        shard: The range of the classes.
+        rows: float32 `[n, dim]`.
+        bias: float32 `[n]`, or None.
+        as_read: Returns rows `[..., dim]` in the form in which they are scored.
     """
 
-    def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
-        return function(dot_products(features, as_read(rows), biases))
+    shard: RowShard
+    rows: tf.Tensor
+    bias: tf.Tensor | None
+    as_read: Elementwise = tf.identity
 
-    left_out = labels if others_only else None
-    log_partition, _ = sums_of_classes(features, embeddings, bias, score, left_out=left_out)
-    ids = tf.maximum(labels, 0)
-    logits = tf.linalg.matvec(as_read(gathered(embeddings, ids)), features)
-    if bias is not None:
-        logits += gathered(bias, ids)
-    return log_partition, tf.where(labels >= 0, function(logits), 0)
+    def place(self) -> AbstractContextManager[None]:
+        """Returns the scope of the device that holds the rows."""
+        return self.shard.place()
+
+    def sums(
+        self,
+        features: tf.Tensor,
+        function: Elementwise = tf.identity,
+        term: Elementwise | None = None,
+        left_out: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns `log sum_c exp(s_c)` and `sum_c term(s_c)` over the scores s_c of the rows.
+
+        Args:
+            features: float32 `[B, dim]`.
+            function: Differentiable elementwise function that computes scores from logits.
+            term: Differentiable elementwise function; None sums nothing.
+            left_out: int64 `[B, L]`, rows that the first sum of each example leaves out, padded
+                with -1; or None. It cannot be combined with `term`.
+
+        Returns:
+            Two float32 tensors `[B]`. The first is the lowest float if no class is left. The
+            second is 0 without a `term`.
+        """
+        sums = _BlockSums(self.as_read, function, term, left_out)
+
+        @tf.custom_gradient
+        def compute(features: tf.Tensor, *weights: tf.Tensor) -> Any:
+            log_partition, total = sums.forward(features, weights)
+
+            def gradient(d_log_partition: tf.Tensor, d_total: tf.Tensor) -> list[tf.Tensor]:
+                return sums.backward(features, weights, log_partition, d_log_partition, d_total)
+
+            return (log_partition, total), gradient
+
+        return compute(features, self.rows, *([] if self.bias is None else [self.bias]))
+
+    def exact_scores(
+        self, features: tf.Tensor, labels: tf.Tensor, function: Elementwise, others_only: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `ClassScorer.exact_scores`; the labels are classes of all tables."""
+        labels = self.shard.to_local(labels)
+        left_out = labels if others_only else None
+        log_partition, _ = self.sums(features, function, left_out=left_out)
+        ids = tf.maximum(labels, 0)
+        logits = tf.linalg.matvec(self.as_read(_gathered(self.rows, ids)), features)
+        if self.bias is not None:
+            logits += _gathered(self.bias, ids)
+        return log_partition, tf.where(labels >= 0, function(logits), 0)
+
+    def mean_logits(self, features: tf.Tensor) -> tf.Tensor:
+        """Returns the mean of the logits, float32 `[B]`, from the means of rows and biases."""
+        means = tf.linalg.matvec(features, tf.reduce_mean(self.as_read(self.rows), axis=0))
+        return means if self.bias is None else means + tf.reduce_mean(self.bias)
 
 
 class _BlockSums:
-    """The two passes of `sums_of_classes`. `weights` are the embeddings, and biases if any."""
+    """The two passes of `DenseRows.sums`. `weights` are the rows, and biases if any."""
 
     def __init__(
         self,
-        score: Score,
+        as_read: Elementwise,
+        function: Elementwise,
         term: Elementwise | None,
-        left_out: tf.Tensor | None = None,
+        left_out: tf.Tensor | None,
     ) -> None:
-        self._score, self._term, self._left_out = score, term, left_out
+        self._as_read, self._function = as_read, function
+        self._term, self._left_out = term, left_out
 
     def forward(
         self, features: tf.Tensor, weights: Sequence[tf.Tensor]
@@ -190,14 +188,15 @@ class _BlockSums:
         return tf.tensor_scatter_nd_update(scores, at, tf.fill(tf.shape(at)[:1], _LOWEST))
 
     def _scores(self, features: tf.Tensor, parts: list[tf.Tensor]) -> tf.Tensor:
-        return self._score(features, parts[0], parts[1] if len(parts) > 1 else None)
+        logits = tf.matmul(features, self._as_read(parts[0]), transpose_b=True)
+        return self._function(logits + parts[1] if len(parts) > 1 else logits)
 
 
 def _block_size(features: tf.Tensor) -> tf.Tensor:
     return tf.cast(block_size(tf.shape(features)[0], features.shape[1], 1), tf.int32)
 
 
-def gathered(values: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+def _gathered(values: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns `tf.gather(values, ids)`, with a gradient that is a dense tensor.
 
     Args:

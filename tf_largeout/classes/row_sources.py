@@ -11,13 +11,14 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.classes import blockwise, class_sums
+from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
+from tf_largeout.classes.class_sums import DenseRows
 from tf_largeout.classes.logit_form import inverse_length, unit_length
 from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
 from tf_largeout.ops.class_scan_ops import PackedClasses
 from tf_largeout.ops.devices import handle_of
-from tf_largeout.types import Elementwise, VariableOrHandle
+from tf_largeout.types import VariableOrHandle
 from tf_largeout.variables import bfloat16_rows, replicas
 from tf_largeout.variables.row_shard import RowShard, map_by_shard, on_each, split
 
@@ -25,21 +26,18 @@ Products = tuple[tf.Variable, tf.Variable | None]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _OfShard:
-    shard: RowShard
-
-    def place(self) -> AbstractContextManager[None]:
-        return self.shard.place()
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class OwnPass(_OfShard):
+class OwnPass:
     """Passes of our ops over the rows of one table, as they are read. See `class_scan_ops`."""
 
+    shard: RowShard
     embeddings: tf.Variable
     bias: tf.Variable | None
     unit_rows: bool
     packed: PackedClasses | None = None
+
+    def place(self) -> AbstractContextManager[None]:
+        """Returns the scope of the device that holds the rows."""
+        return self.shard.place()
 
     def statistics(
         self,
@@ -69,41 +67,6 @@ class OwnPass(_OfShard):
         return class_scan_ops.class_top_k(
             queries, self.embeddings, self.bias, k, self.packed, self.unit_rows
         )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class DenseRows(_OfShard):
-    """All rows of a table as one tensor, for sums over all classes with gradients.
-
-    Attributes:
-        rows: float32 `[n, dim]`.
-        bias: float32 `[n]`, or None.
-        as_read: Returns rows in the form in which they are scored.
-    """
-
-    rows: tf.Tensor
-    bias: tf.Tensor | None
-    as_read: Elementwise = tf.identity
-
-    def exact_scores(
-        self, queries: tf.Tensor, labels: tf.Tensor, function: Elementwise, others_only: bool
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `ClassScorer.exact_scores`; the labels are classes of all tables."""
-        own, rows = self.shard.to_local(labels), (self.rows, self.bias)
-        return class_sums.exact_scores(queries, own, *rows, function, self.as_read, others_only)
-
-    def sums(self, queries: tf.Tensor, function: Elementwise) -> tf.Tensor:
-        """Returns the sum of `function(logit)` over the rows, float32 `[B]`."""
-
-        def score(features: tf.Tensor, rows: tf.Tensor, biases: tf.Tensor | None) -> tf.Tensor:
-            return class_sums.dot_products(features, self.as_read(rows), biases)
-
-        return class_sums.sums_of_classes(queries, self.rows, self.bias, score, function)[1]
-
-    def mean_logits(self, queries: tf.Tensor) -> tf.Tensor:
-        """Returns the mean of the logits, float32 `[B]`, from the means of rows and biases."""
-        means = tf.linalg.matvec(queries, tf.reduce_mean(self.as_read(self.rows), axis=0))
-        return means if self.bias is None else means + tf.reduce_mean(self.bias)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,9 +6,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import checks
+from tf_largeout.classes.class_sums import DenseRows
 from tf_largeout.classes.logit_form import unit_length
 from tf_largeout.classes.row_sources import (
-    DenseRows,
     OwnPass,
     Products,
     RowSource,
