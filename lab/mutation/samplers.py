@@ -58,7 +58,7 @@ FAULTS = [
     ),
     Fault(
         "log q of a draw from one of several trees leaves out the probability of the tree",
-        _PAPERS + "kernel_tree/sharded_kernel_tree.py",
+        _PAPERS + "kernel_tree/kernel_trees.py",
         "log_q.append(found[1] + tf.gather(log_share, own_queries))",
         "log_q.append(found[1] + 0 * tf.gather(log_share, own_queries))",
         ("tests/papers/kernel_tree/sharded_trees_test.py", *_ALL),

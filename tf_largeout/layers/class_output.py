@@ -12,8 +12,7 @@ from tf_largeout.arguments import boolean, is_whole, one_of
 from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.filtered_top_k import exact_top_k
-from tf_largeout.classes.float_arrays import as_float32
+from tf_largeout.classes.filtered_top_k import as_float32, exact_top_k
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
 from tf_largeout.keras_internals import RunningStep
 from tf_largeout.ops import devices

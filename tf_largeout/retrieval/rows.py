@@ -11,8 +11,7 @@ from tf_largeout.arguments import MOST_CLASSES
 from tf_largeout.classes.best_scores import NOTHING, are_large, highest
 from tf_largeout.classes.class_matrix import ClassMatrix, RowScorer
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.filtered_top_k import exact_top_k
-from tf_largeout.classes.float_arrays import as_float32
+from tf_largeout.classes.filtered_top_k import as_float32, exact_top_k
 from tf_largeout.ops import devices
 from tf_largeout.types import AddWeight, TensorLike
 

@@ -1,7 +1,6 @@
 """Exports models to SavedModels that return the best classes."""
 
-from tf_largeout.serving.class_scores import ClassScores
-from tf_largeout.serving.list_scores import ListIndex
+from tf_largeout.serving.class_scores import ClassScores, ListIndex
 from tf_largeout.serving.saved_model import export
 
 __all__ = ["ClassScores", "ListIndex", "export"]

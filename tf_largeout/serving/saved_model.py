@@ -1,5 +1,6 @@
 """`export`: saves a model as a SavedModel whose signatures return the best classes."""
 
+import functools
 import os
 import tempfile
 import time
@@ -13,16 +14,21 @@ from tf_largeout.arguments import is_int8, one_of, whole_number
 from tf_largeout.classes.probabilities import Scores
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import class_names as class_names_file
-from tf_largeout.serving import file_sizes, weight_ranges
 from tf_largeout.serving.class_names import ClassNames
-from tf_largeout.serving.class_scores import exact_classes
-from tf_largeout.serving.endpoints import Answer, Endpoints, output_layer_of
-from tf_largeout.serving.list_scores import ListIndex, ServedIndex, indexed_classes
-from tf_largeout.serving.model_inputs import input_specs
+from tf_largeout.serving.class_scores import (
+    ListIndex,
+    ServedIndex,
+    exact_classes,
+    indexed_classes,
+)
+from tf_largeout.serving.endpoints import Answer, Endpoints, input_specs, output_layer_of
 from tf_largeout.steps.output_tag import require_model
 from tf_largeout.version import __version__
 
 OPS = ("core", "custom")
+_ROWS_AT_A_TIME = 2**18
+# For rounding, and for differences between scores, such as those in a log-softmax.
+_MARGIN = 4
 _LONGEST_EXPORT = 24 * 3600.0  # seconds
 _CUSTOM_README = """\
 This SavedModel uses ops of tf_largeout {version}, compiled for TensorFlow {tensorflow}. Without
@@ -134,7 +140,7 @@ def export(
         )
     probabilities = layer.probabilities(scores)
     _require_writable(path)
-    largest = weight_ranges.largest_features(layer)
+    largest = _largest_features(layer)
     with tempfile.TemporaryDirectory() as folder:
         names = None
         if class_names is not None:
@@ -151,8 +157,8 @@ def export(
         if names is not None:
             everything.class_names = names
         _write(everything, signatures, path, None if ops == "core" else _custom_readme())
-    sizes = file_sizes.of_saved_model(path)
-    print(f"Exported model '{model.name}' to {path}: {file_sizes.as_text(sizes)}.")
+    sizes = _sizes_of(path)
+    print(f"Exported model '{model.name}' to {path}: {_as_text(sizes)}.")
     return sizes
 
 
@@ -268,3 +274,60 @@ def _remove_killed(path: str) -> None:
         seconds = time.time() - tf.io.gfile.stat(left).mtime_nsec / 1e9
         if seconds > _LONGEST_EXPORT:
             tf.io.gfile.rmtree(left)
+
+
+def _largest_features(layer: ClassOutput) -> float:
+    """Returns the sum of `|h_i|` of an example up to which no score can overflow float32.
+
+    Let `r = 1 + sum |h_i|`, where 1 is the factor of the bias. Then neither a score nor a sum
+    of some of its terms exceeds `r * layer.score_bound`.
+
+    Args:
+        layer: A built layer.
+
+    Raises:
+        ValueError: If the class weights contain NaN or infinity.
+    """
+    slope = layer.score_bound(functools.partial(_largest, layer.name))
+    highest = float(tf.float32.max)
+    return min(highest, highest / _MARGIN / slope - 1) if slope else highest
+
+
+def _largest(owner: str, name: str, weight: tf.Tensor) -> float:
+    """Returns the largest absolute value, without a copy of all rows."""
+    rows = tf.reshape(weight, [-1]) if weight.shape == () else weight
+    largest = 0.0
+    for first in range(0, rows.shape[0], _ROWS_AT_A_TIME):
+        # A slice of a variable would read all rows.
+        part = tf.gather(rows, tf.range(first, min(first + _ROWS_AT_A_TIME, rows.shape[0])))
+        if not bool(tf.reduce_all(tf.math.is_finite(part))):
+            raise ValueError(
+                f"The weights of layer '{owner}' must be finite. Received: '{name}' with NaN "
+                "or infinity in it. The training has diverged: restore a checkpoint, and lower "
+                "the learning rate."
+            )
+        largest = max(largest, float(tf.reduce_max(tf.abs(part))))
+    return largest
+
+
+def _sizes_of(path: str) -> dict[str, int]:
+    """Returns bytes of "weights", "graph" and "assets" of a SavedModel, and their "total"."""
+    sizes = {"weights": 0, "graph": 0, "assets": 0}
+    for folder, _, files in tf.io.gfile.walk(path):
+        kinds = {"variables": "weights", "assets": "assets", "assets.extra": "assets"}
+        kind = kinds.get(os.path.basename(folder.rstrip("/")), "graph")
+        for name in files:
+            sizes[kind] += tf.io.gfile.stat(os.path.join(folder, name)).length
+    return {**sizes, "total": sum(sizes.values())}
+
+
+def _as_text(sizes: dict[str, int]) -> str:
+    """Formats sizes: "217.4 MiB (weights 217.3 MiB, graph 64.0 KiB)"."""
+    parts = [
+        f"{name} {_text(size)}" for name, size in sizes.items() if size and name != "total"
+    ]
+    return f"{_text(sizes['total'])} ({', '.join(parts)})"
+
+
+def _text(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size / 2**10:,.1f} KiB"
