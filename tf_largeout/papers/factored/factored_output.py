@@ -76,12 +76,7 @@ class FactoredOutput(ClassOutput):
             products in a step are float64; `top_k` and metrics do not support this. The other
             weights are always float64.
 
-    Call arguments:
-        features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
-        training: Whether the step trains.
-
-    Output shape:
-        `[batch, ..., num_classes]`, of the layer's compute dtype.
+    Call arguments and the shape of the output are those of `ClassOutput`.
 
     The weights are updated once per training step, in the backward pass of one call of the
     layer. If the output has several losses, the layer uses their sum, with `loss_weights`,

@@ -26,10 +26,30 @@ _LARGEST = 2  # times the mean
 class LogProbabilityOutput(ClassOutput):
     """An output layer whose scores are log-probabilities, which a hierarchy of classes gives.
 
-    Its `class_matrix` has the method `class_log_probabilities`.
+    Its `class_matrix` is a `LogProbabilityScorer`.
+
+    Args:
+        num_classes: Number of classes.
+        use_bias: Whether the rows of `add_rows` have biases.
+        embeddings_initializer: Initializer of the rows of `add_rows`.
+        **kwargs: Arguments of `keras.layers.Layer`.
     """
 
     tag_class = LogProbabilityTag
+
+    def __init__(
+        self,
+        num_classes: int,
+        use_bias: bool,
+        embeddings_initializer: InitializerLike | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
+        self.use_bias = boolean("use_bias", use_bias)
+        self.embeddings_initializer = initializers.get_for_embeddings(embeddings_initializer)
+        self.embeddings: keras.Variable = None
+        self.bias: keras.Variable | None = None
 
     def probabilities(
         self, scores: Scores, absolute: bool | None = None
@@ -44,6 +64,17 @@ class LogProbabilityOutput(ClassOutput):
             return probabilities.exponential
         return super().probabilities(scores, absolute)
 
+    def add_rows(
+        self, prefix: str, count: int, dim: int
+    ) -> tuple[keras.Variable, keras.Variable | None]:
+        """Adds and returns embeddings `[count, dim]` and biases `[count]`, or None."""
+        embeddings = self.add_class_weight(
+            f"{prefix}embeddings", (count, dim), self.embeddings_initializer
+        )
+        if not self.use_bias:
+            return embeddings, None
+        return embeddings, self.add_class_weight(f"{prefix}bias", (count,), "zeros")
+
     def add_constant(self, name: str, values: np.ndarray) -> keras.Variable:
         """Adds an int64 weight that is saved but not trained."""
         values = values.astype(np.int64)
@@ -54,6 +85,14 @@ class LogProbabilityOutput(ClassOutput):
             dtype="int64",
             trainable=False,
         )
+
+    def get_config(self) -> Config:
+        return {
+            **super().get_config(),
+            "num_classes": self.num_classes,
+            "use_bias": self.use_bias,
+            "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
+        }
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -99,12 +138,7 @@ class HierarchicalOutput(LogProbabilityOutput):
             uniform with rows of length 1/2, as in `LargeOutput`.
         **kwargs: Arguments of `keras.layers.Layer`.
 
-    Call arguments:
-        features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
-        training: Whether the step trains.
-
-    Output shape:
-        `[batch, ..., num_classes]`, of the layer's compute dtype.
+    Call arguments and the shape of the output are those of `ClassOutput`.
 
     Attributes:
         embeddings: Keras variable `[num_classes, dim]`, one row per class.
@@ -131,8 +165,7 @@ class HierarchicalOutput(LogProbabilityOutput):
         embeddings_initializer: InitializerLike | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
+        super().__init__(num_classes, use_bias, embeddings_initializer, **kwargs)
         most = self.num_classes
         num_clusters = whole_number("num_clusters", num_clusters, or_none=True, most=most)
         self._clusters = None
@@ -140,11 +173,8 @@ class HierarchicalOutput(LogProbabilityOutput):
             self._clusters = _checked_clusters(clusters, most, num_clusters)
             num_clusters = int(self._clusters.max()) + 1
         self.num_clusters = num_clusters or _default_num_clusters(most)
-        self.use_bias = boolean("use_bias", use_bias)
-        self.embeddings_initializer = initializers.get_for_embeddings(embeddings_initializer)
-        self.embeddings = self.cluster_embeddings = None
+        self.cluster_embeddings: keras.Variable = None
         self.cluster_of_class: keras.Variable = None
-        self.bias: keras.Variable | None = None
         self.cluster_bias: keras.Variable | None = None
 
     @staticmethod
@@ -180,10 +210,9 @@ class HierarchicalOutput(LogProbabilityOutput):
 
     def build(self, input_shape: Shape) -> None:
         dim = self.width_of(input_shape)
-        self.embeddings, self.bias = self._rows("", self.num_classes, dim)
-        self.cluster_embeddings, self.cluster_bias = self._rows(
-            "cluster_", self.num_clusters, dim
-        )
+        self.embeddings, self.bias = self.add_rows("", self.num_classes, dim)
+        of_clusters = self.add_rows("cluster_", self.num_clusters, dim)
+        self.cluster_embeddings, self.cluster_bias = of_clusters
         clusters = self._clusters
         if clusters is None:
             clusters = np.arange(self.num_classes) * self.num_clusters // self.num_classes
@@ -231,11 +260,8 @@ class HierarchicalOutput(LogProbabilityOutput):
     def get_config(self) -> Config:
         return {
             **super().get_config(),
-            "num_classes": self.num_classes,
             "num_clusters": self.num_clusters,
             "clusters": None,
-            "use_bias": self.use_bias,
-            "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
         }
 
     def _clusters_after(self, change: ClassChange) -> tuple[np.ndarray, np.ndarray]:
@@ -259,17 +285,6 @@ class HierarchicalOutput(LogProbabilityOutput):
             heapq.heapreplace(smallest, (size + 1, int(of_new[i])))
         left, clusters = np.unique(np.concatenate([of_kept, of_new]), return_inverse=True)
         return clusters, left
-
-    def _rows(
-        self, prefix: str, count: int, dim: int
-    ) -> tuple[keras.Variable, keras.Variable | None]:
-        """Returns embeddings `[count, dim]` and biases `[count]`, or None."""
-        embeddings = self.add_class_weight(
-            f"{prefix}embeddings", (count, dim), self.embeddings_initializer
-        )
-        if not self.use_bias:
-            return embeddings, None
-        return embeddings, self.add_class_weight(f"{prefix}bias", (count,), "zeros")
 
 
 def _by_cluster(clusters: np.ndarray, num_clusters: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
+from tf_largeout.arguments import MOST_CLASSES, whole_number
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_changes import ClassChange
@@ -16,7 +16,6 @@ from tf_largeout.classes.class_scorer import ClassStatistics
 from tf_largeout.papers.hierarchical.clustered_matrix import LogProbabilityScorer
 from tf_largeout.papers.hierarchical.hierarchical_output import LogProbabilityOutput
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables import initializers
 from tf_largeout.variables.replicas import local_variable
 
 
@@ -278,12 +277,7 @@ class HuffmanOutput(LogProbabilityOutput):
             rows of length 1/2, as in `LargeOutput`.
         **kwargs: Arguments of `keras.layers.Layer`.
 
-    Call arguments:
-        features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
-        training: Whether the step trains.
-
-    Output shape:
-        `[batch, ..., num_classes]`, of the layer's compute dtype.
+    Call arguments and the shape of the output are those of `ClassOutput`.
 
     Attributes:
         embeddings: Keras variable `[num_classes - 1, dim]`, one row per inner node.
@@ -309,24 +303,17 @@ class HuffmanOutput(LogProbabilityOutput):
         embeddings_initializer: InitializerLike | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
-        self.num_classes = whole_number("num_classes", num_classes, least=2, most=MOST_CLASSES)
+        whole_number("num_classes", num_classes, least=2, most=MOST_CLASSES)
+        super().__init__(num_classes, use_bias, embeddings_initializer, **kwargs)
         checked = np.ones(self.num_classes) if counts is None else self._checked(counts)
         depths = huffman_depths(checked)
         self._tree = BinaryTree(level_sizes_of(depths))
         self._leaves = np.argsort(np.argsort(depths, kind="stable"))
-        self.use_bias = boolean("use_bias", use_bias)
-        self.embeddings_initializer = initializers.get_for_embeddings(embeddings_initializer)
-        self.embeddings = self.leaf_of_class = None
-        self.bias: keras.Variable | None = None
+        self.leaf_of_class: keras.Variable = None
 
     def build(self, input_shape: Shape) -> None:
-        dim, num_nodes = self.width_of(input_shape), self.num_classes - 1
-        self.embeddings = self.add_class_weight(
-            "embeddings", (num_nodes, dim), self.embeddings_initializer
-        )
-        if self.use_bias:
-            self.bias = self.add_class_weight("bias", (num_nodes,), "zeros")
+        dim = self.width_of(input_shape)
+        self.embeddings, self.bias = self.add_rows("", self.num_classes - 1, dim)
         self.leaf_of_class = self.add_constant("leaf_of_class", self._leaves)
         nodes = ClassMatrix(self.embeddings, self.bias, self.name)
         self.class_matrix = TreeMatrix(nodes, self._tree, self.leaf_of_class, self.name)
@@ -345,10 +332,7 @@ class HuffmanOutput(LogProbabilityOutput):
     def get_config(self) -> Config:
         return {
             **super().get_config(),
-            "num_classes": self.num_classes,
             "counts": None,
-            "use_bias": self.use_bias,
-            "embeddings_initializer": initializers.serialize(self.embeddings_initializer),
             "level_sizes": self._tree.level_sizes,
         }
 
