@@ -25,6 +25,13 @@ def is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
+def _wrong(name: str, value: Any, expected: str, advice: str = "") -> ValueError:
+    return ValueError(
+        f"`{name}` must be {expected}. Received: {name}={value!r} (of type "
+        f"{type(value).__name__}).{advice}"
+    )
+
+
 @overload
 def whole_number(
     name: str,
@@ -63,10 +70,7 @@ def whole_number(
     expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
     if is_whole(value) and value > most:
         expected += f" and at most {most}"
-    raise ValueError(
-        f"`{name}` must be {expected}{' or None' if or_none else ''}. "
-        f"Received: {name}={value!r} (of type {type(value).__name__})."
-    )
+    raise _wrong(name, value, expected + " or None" * or_none)
 
 
 def real_number(
@@ -96,10 +100,7 @@ def real_number(
     bound = f"a number {'of at least' if allow_least else 'above'} {least}"
     if most < math.inf:
         bound += f" and {'at most' if allow_most else 'below'} {most}"
-    raise ValueError(
-        f"`{name}` must be {'a finite number' if least == -math.inf else bound}. "
-        f"Received: {name}={value!r} (of type {type(value).__name__})."
-    )
+    raise _wrong(name, value, "a finite number" if least == -math.inf else bound)
 
 
 def share(name: str, value: Any) -> float:
@@ -110,10 +111,7 @@ def share(name: str, value: Any) -> float:
     """
     if is_real(value) and 0 < value <= 1:
         return float(value)
-    raise ValueError(
-        f"`{name}` must be a share, a number in (0, 1]. "
-        f"Received: {name}={value!r} (of type {type(value).__name__})."
-    )
+    raise _wrong(name, value, "a share, a number in (0, 1]")
 
 
 def seed_or_none(name: str, value: Any) -> int | None:
@@ -126,10 +124,7 @@ def seed_or_none(name: str, value: Any) -> int | None:
         return None
     if is_whole(value) and -(2**63) <= value < 2**63:
         return int(value)
-    raise ValueError(
-        f"`{name}` must be an integer of 64 bits or None. "
-        f"Received: {name}={value!r} (of type {type(value).__name__})."
-    )
+    raise _wrong(name, value, "an integer of 64 bits or None")
 
 
 @overload
@@ -153,10 +148,7 @@ def boolean(name: str, value: Any, *, or_none: bool = False) -> bool | None:
     if or_none and value is None:
         return None
     expected = "True, False or None" if or_none else "True or False"
-    raise ValueError(
-        f"`{name}` must be {expected}. Received: {name}={value!r} (of type "
-        f"{type(value).__name__}). Pass other arguments by name."
-    )
+    raise _wrong(name, value, expected, " Pass other arguments by name.")
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:

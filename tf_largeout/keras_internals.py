@@ -10,6 +10,7 @@ Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21, and with Keras 3
 TensorFlow 2.18, 2.19 and 2.20.
 """
 
+import concurrent.futures
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -139,14 +140,10 @@ def build_optimizer(model: keras.Model) -> None:
     if optimizer is None or optimizer.built or tf.distribute.has_strategy():
         return
     if _has_methods_of_keras(model, "train_step") and all(x.built for x in all_layers(model)):
-        with tf.init_scope(), tf.variable_creator_scope(_unlisted):
-            if tf.executing_eagerly():
-                optimizer.build(model.trainable_variables)
-
-
-def _unlisted(create: Callable[..., tf.Variable], **kwargs: Any) -> tf.Variable:
-    """Creates a variable that no `tf.function` that is being traced counts as its own."""
-    return create(**{**kwargs, "experimental_enable_variable_lifting": False})
+        # Another thread has no graph, and none of the scopes of this layer: of variables, of
+        # names, and of mixed precision.
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            pool.submit(optimizer.build, model.trainable_variables).result()
 
 
 def compile_names(get: Callable[..., Any]) -> dict[str, type]:
