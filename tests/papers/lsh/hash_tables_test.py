@@ -16,7 +16,7 @@ from tests.search.rows import (
     kept_weights,
     recall,
 )
-from tf_largeout.papers.lsh.hash_tables import HASHES, HashTables, most_bits
+from tf_largeout.papers.lsh.hash_tables import HASHES, HashTables, health_of, most_bits
 
 pytestmark = pytest.mark.portable
 
@@ -46,7 +46,7 @@ def met_most_often(tables, num_found=300):
 def test_all_buckets_are_empty_before_the_first_rebuild():
     tables = built()
     np.testing.assert_array_equal(met_most_often(tables), -1)
-    assert tables.health()["empty_bucket_share"] == 1
+    assert health_of([tables])["empty_bucket_share"] == 1
 
 
 @pytest.mark.parametrize("kind, num_hashes", [("simhash", 4), ("wta", 1), ("dwta", 1)])
@@ -139,7 +139,7 @@ def test_the_weights_are_the_whole_state():
     for weight, value in zip(others, weights, strict=True):
         weight.assign(value)
     np.testing.assert_array_equal(met_most_often(again), met_most_often(tables))
-    assert again.health() == tables.health()
+    assert health_of([again]) == health_of([tables])
     names = [weight.name for weight in weights]
     assert names == ["hash_functions", "table_offsets", "table_ids"]
 
@@ -147,9 +147,9 @@ def test_the_weights_are_the_whole_state():
 @every_kind
 @pytest.mark.parametrize("num_hashes", [1, 30])
 def test_no_table_has_more_buckets_than_a_tenth_of_the_rows(kind, num_hashes):
-    health = rebuilt(kind=kind, num_hashes=num_hashes, num_tables=3).health()
+    health = health_of([rebuilt(kind=kind, num_hashes=num_hashes, num_tables=3)])
     assert health["num_buckets"] <= 2 ** most_bits(NUM_ROWS) <= NUM_ROWS / 10
-    assert 0 < health["median_bucket_of_a_row"] <= health["largest_bucket"] <= NUM_ROWS
+    assert 0 < health["median_bucket_of_a_class"] <= health["largest_bucket"] <= NUM_ROWS
 
 
 def test_tables_beyond_the_memory_raise_an_error():

@@ -6,47 +6,58 @@ import tensorflow as tf
 
 from tests.samplers.stub_layer import built_layer
 from tf_largeout import samplers
-from tf_largeout.papers.lsh.hash_tables import RebuildSchedule
+from tf_largeout.papers.lsh.hash_tables import ScheduledHashTables
+
+SEED, ROWS = tf.constant([0, 0], tf.int64), tf.zeros([10, 2])
 
 
-class ScheduledSampler(samplers.UniformSampler):
-    """Records the steps of its rebuilds in `rebuilt`, and is stale in the steps `stale`."""
+class RecordedTables(ScheduledHashTables):
+    """Records the steps of its rebuilds in `rebuilt`, and is stale in the step `stale`."""
 
     def __init__(self, every, growth):
-        super().__init__(3)
-        self.schedule = RebuildSchedule(every, growth)
+        config = samplers.HashTableConfig(
+            num_tables=1, rebuild_every=every, rebuild_growth=growth
+        )
+        super().__init__(config, num_hashes=1)
         self.rebuilt = tf.Variable(tf.fill([40], np.int64(-1)))
         self.count = tf.Variable(0)
         self.stale = tf.Variable(np.int64(-1))
 
-    def build(self, layer):
-        super().build(layer)
-        self.schedule.build(functools.partial(self.add_weight, layer))
-
-    def rebuild(self, step):
-        self.rebuilt.scatter_nd_update([[self.count]], [step])
+    def rebuild(self, embeddings, seed):
+        self.rebuilt.scatter_nd_update([[self.count]], [-1 - seed[1]])
         self.count.assign_add(1)
 
-    def advance(self, layer):
-        step = layer.sampler_rebuild_state.value.read_value()[0]
-        self.schedule.advance(self.rebuild, lambda: step == self.stale)
+    def are_stale(self, embeddings):
+        return self._schedule.value.read_value()[0] == self.stale
 
     def steps(self):
         return self.rebuilt.numpy()[: int(self.count)].tolist()
 
 
+class ScheduledSampler(samplers.UniformSampler):
+    """Builds `tables` as weights of a layer."""
+
+    def __init__(self, every, growth):
+        super().__init__(3)
+        self.tables = RecordedTables(every, growth)
+
+    def build(self, layer):
+        super().build(layer)
+        self.tables.build(10, 2, functools.partial(self.add_weight, layer))
+
+
 def advanced(steps, every, growth, eager=False, stale=-1):
     sampler = ScheduledSampler(every, growth)
-    sampler.stale.assign(stale)
-    layer = built_layer(10, sampler)
-    step = (
-        (lambda: sampler.advance(layer))
-        if eager
-        else tf.function(lambda: sampler.advance(layer))
-    )
+    layer, tables = built_layer(10, sampler), sampler.tables
+    tables.stale.assign(stale)
+
+    def step():
+        tables.keep_up(SEED, ROWS)
+
+    step = step if eager else tf.function(step)
     for _ in range(steps):
         step()
-    return sampler, layer
+    return tables, layer
 
 
 @pytest.mark.parametrize("eager", [False, True])
@@ -68,9 +79,9 @@ def test_staleness_is_checked_at_a_fixed_interval():
 
 
 def test_a_manual_rebuild_postpones_the_next_one():
-    sampler, layer = advanced(15, 10, 2.0)
-    sampler.schedule.now(sampler.rebuild)
-    assert sampler.steps() == [0, 10, 15]
+    tables, layer = advanced(15, 10, 2.0)
+    tables.rebuild_now(SEED, ROWS)
+    assert tables.steps() == [0, 10, 15]
     np.testing.assert_array_equal(layer.sampler_rebuild_state, [15, 40])
 
 
@@ -81,4 +92,4 @@ def test_a_manual_rebuild_postpones_the_next_one():
 )  # fmt: skip
 def test_bad_schedules_raise_an_error(every, growth, message):
     with pytest.raises(ValueError, match=message):
-        RebuildSchedule(every, growth)
+        samplers.HashTableConfig(rebuild_every=every, rebuild_growth=growth)

@@ -247,27 +247,6 @@ class KernelTree:
         squares = tf.reduce_sum(tf.matmul(queries, root) * queries, axis=1)
         return self.alpha * tf.maximum(squares, 0) + self._num_rows
 
-    def mean_probabilities(
-        self,
-        queries: tf.Tensor,
-        ids: tf.Tensor,
-        embeddings: tf.Variable,
-        bias: tf.Variable | None = None,
-    ) -> tf.Tensor:
-        """Returns the mean over the queries of the `q_i` of some rows, by one dense product.
-
-        Args:
-            queries: float32 `[batch, dim]`.
-            ids: int64 `[n]`.
-            embeddings: As in `rebuild`.
-            bias: As in `rebuild`.
-
-        Returns:
-            float32 `[n]`; exact if the sums are up to date.
-        """
-        kernels = self.kernels(queries, ids, embeddings, bias)
-        return tf.reduce_mean(kernels / self.masses(queries)[:, tf.newaxis], axis=0)
-
     def health(self) -> dict[str, Any]:
         """Returns numbers about the tree.
 

@@ -43,10 +43,15 @@ class KernelTrees(SearchShards[KernelTree]):
         return *draws.shared(num_sampled), tf.zeros(tf.shape(labels))
 
     def mean_probabilities(self, queries: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """See `KernelTree.mean_probabilities`."""
-        if len(self.parts) == 1:
-            rows = self.tables[0].variables()
-            return self.parts[0].mean_probabilities(queries, ids, *rows)
+        """Returns the mean over the queries of the `q_i` of some rows, by one dense product.
+
+        Args:
+            queries: float32 `[batch, dim]`.
+            ids: int64 `[n]`.
+
+        Returns:
+            float32 `[n]`; exact if the sums are up to date.
+        """
         total = tf.reduce_sum(self._masses(queries), axis=1, keepdims=True)
 
         def mean_of_table(table: Table, own: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_largeout.classes.row_sources import Table
 from tf_largeout.ops import devices
-from tf_largeout.papers.lsh.hash_tables import ScheduledHashTables, health_of
+from tf_largeout.papers.lsh.hash_tables import LOOKUPS_PER_ROW, ScheduledHashTables, health_of
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
 from tf_largeout.samplers.search_shards import SearchShards, best_of_shards, seed_of
 from tf_largeout.variables.row_shard import map_by_shard
@@ -113,23 +113,37 @@ class ClassTables(SearchShards[ScheduledHashTables]):
         num_candidates: int,
         num_best: int,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Like `HashTables.best_of_most_frequent`, with the logits of the rows as scores.
+        """Returns the rows with the highest logits among the most frequent ones in the buckets.
 
-        Each of the K shards scores `num_candidates / K` of its rows, but at least `num_best`.
+        Args:
+            codes: What `codes` returns.
+            queries: float32 `[batch, dim]`.
+            excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
+            num_candidates: Number of rows per query that are scored: those that occur most
+                often in its buckets. A query looks at up to 16 table entries per candidate.
+                Each of K shards scores `num_candidates / K` of its rows, but at least
+                `num_best`.
+            num_best: Number of rows to find, at most `num_candidates`.
+
+        Returns:
+            `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1 if
+            a query's buckets have fewer rows.
         """
-        sizes = max(num_best, math.ceil(num_candidates / len(self.tables))), num_best
+        num = max(num_best, math.ceil(num_candidates / len(self.tables)))
+        lookups = LOOKUPS_PER_ROW * num
 
         def best(
             shard: Table, tables: ScheduledHashTables, own_codes: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor]:
+            # Without a seed, because replicas cannot draw one in a branch of `tf.cond`, in
+            # which a search with a late start runs.
             own = shard.to_local(excluded)
-            scores, ids = tables.best_of_most_frequent(
-                own_codes, queries, own, *sizes, shard.dots
-            )
-            return scores, shard.to_global(ids)
+            found, _ = tables.query(own_codes, own, "frequent", num, lookups)
+            logits = shard.dots(queries, found)
+            scores, places = tf.math.top_k(logits, num_best, sorted=False)
+            return scores, shard.to_global(tf.gather(found, places, batch_dims=1))
 
-        found = self.each(best, codes)
-        return best_of_shards(found, num_best, is_sorted=False)
+        return best_of_shards(self.each(best, codes), num_best, is_sorted=False)
 
     def collisions(
         self,
@@ -137,12 +151,28 @@ class ClassTables(SearchShards[ScheduledHashTables]):
         ids: tf.Tensor,
         rows_of_vectors: tf.Tensor | None = None,
     ) -> tf.Tensor:
-        """See `HashTables.collisions`."""
+        """Returns how many vectors are expected in the SimHash bucket of each row, per table.
+
+        Args:
+            vectors: float32 `[n, dim]`.
+            ids: int64 `[m]`, rows, with their current values.
+            rows_of_vectors: int64 `[n]`, the rows that the vectors are, or -1. None if they are
+                not rows.
+
+        Returns:
+            float32 `[m]`: the sum over the vectors of `HashTables.collision_probability`.
+        """
 
         def collisions(shard: Table, own: tf.Tensor) -> tf.Tensor:
-            own_rows = None if rows_of_vectors is None else shard.to_local(rows_of_vectors)
-            embeddings, _ = shard.variables()
-            return self.parts[shard.number].collisions(vectors, own, embeddings, own_rows)
+            rows = tf.gather(shard.variables()[0], own)
+            cosines = _cosines(vectors, tf.cast(rows, tf.float32))
+            if rows_of_vectors is not None:
+                # A row has angle 0 to itself. Rounding would make it about 4e-4: the angle of a
+                # cosine of 1 - x is sqrt(2 x).
+                own_rows = shard.to_local(rows_of_vectors)
+                cosines = tf.where(own_rows[:, tf.newaxis] == own, 1.0, cosines)
+            probabilities = self.parts[shard.number].collision_probability(cosines)
+            return tf.reduce_sum(probabilities, axis=0)
 
         return map_by_shard(self.tables, ids, collisions)
 
@@ -154,7 +184,7 @@ class ClassTables(SearchShards[ScheduledHashTables]):
         return total / sum(numbers)
 
     def health(self) -> dict[str, Any]:
-        """Like `HashTables.health`, with the buckets of all shards added up."""
+        """Returns the sizes of the buckets, see `health_of`."""
         return health_of(self.parts)
 
 
@@ -235,3 +265,18 @@ def merge_found(
         tf.gather(tf.concat(parts, axis=1), best, batch_dims=1) for parts in (found, uniform)
     )
     return ids, tf.math.count_nonzero(drawn, axis=1)
+
+
+def _cosines(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Returns the cosines between vectors and rows, `[n, num_rows]`."""
+    return tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
+
+
+def _directions(rows: tf.Tensor) -> tf.Tensor:
+    """Returns rows of length 1, `[n, dim + 1]`.
+
+    The last number is 1 for the zero vector: it shares all hashes with other zero vectors, and
+    is at right angles to all other vectors.
+    """
+    norms = tf.norm(rows, axis=1, keepdims=True)
+    return tf.concat([tf.math.divide_no_nan(rows, norms), tf.cast(norms == 0, tf.float32)], 1)

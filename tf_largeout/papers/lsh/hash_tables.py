@@ -1,7 +1,7 @@
 """Hash tables, and when they are rebuilt: they find the rows in a query's buckets."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -61,8 +61,8 @@ class HashTableConfig:
         self.hash = one_of("hash", hash, HASHES)
         self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
         self.num_tables = whole_number("num_tables", num_tables)
-        schedule = RebuildSchedule(rebuild_every, rebuild_growth)
-        self.rebuild_every, self.rebuild_growth = schedule.every, schedule.growth
+        self.rebuild_every = whole_number("rebuild_every", rebuild_every)
+        self.rebuild_growth = real_number("rebuild_growth", rebuild_growth, least=1)
         self.bin_size = checked_bin_size(bin_size)
 
     def get_config(self) -> Config:
@@ -86,85 +86,6 @@ class HashTableConfig:
                 f"Received: tables={identifier!r}."
             )
         return cls(**given)
-
-
-class RebuildSchedule:
-    """Rebuilds every few steps at first, then at exponentially growing intervals.
-
-    The first training step builds. If a rebuild comes d steps after the previous one, the next
-    one comes `growth * d` steps later (Daghaghi et al. 2021, section 3.3), because weights
-    change less and less. So rebuild i is at step `every (growth^i - 1) / (growth - 1)`, and a
-    run of n steps has about `log(1 + n (growth - 1) / every) / log(growth)` rebuilds. The state
-    is a weight, so a resumed run rebuilds in the same steps as an uninterrupted one.
-
-    Args:
-        every: Steps between the first two builds, a positive int.
-        growth: Factor from one interval to the next, at least 1.
-
-    Raises:
-        ValueError: If one of them is out of range.
-    """
-
-    def __init__(self, every: int = 50, growth: float = 1.5) -> None:
-        self.every = whole_number("rebuild_every", every)
-        self.growth = real_number("rebuild_growth", growth, least=1)
-        self._state: keras.Variable = None
-
-    def build(self, add_weight: AddWeight) -> None:
-        """Creates the state: `[step, step of the next rebuild]`.
-
-        Args:
-            add_weight: Function that creates a weight.
-        """
-        self._state = add_weight("rebuild_state", (2,), "int64", "zeros", on_host=True)
-
-    def advance(
-        self,
-        rebuild: Callable[[tf.Tensor], None],
-        is_stale: Callable[[], tf.Tensor] | None = None,
-    ) -> None:
-        """Counts a training step, and first calls `rebuild(step)` if that is due.
-
-        Args:
-            rebuild: Function of the step number, an int64 scalar, that rebuilds in place. It
-                runs inside `tf.cond`, so it may write only to the variables of this replica
-                (`replicas.local_variable`), and in the scope of the CPU.
-            is_stale: Optional function without arguments that returns, as a scalar bool tensor,
-                whether the structure no longer fits the weights. It is called every `every`
-                steps, and True causes a rebuild outside the schedule. So the structure is also
-                rebuilt if weights were set directly.
-        """
-        state = local_variable(self._state)
-
-        def rebuild_now() -> tf.Tensor:
-            rebuild(step)
-            return self._next_after(step)
-
-        with devices.host_scope(self._state):
-            step, next_rebuild = tf.unstack(state.read_value())
-            due = step >= next_rebuild
-            if is_stale is not None:
-                ask = tf.logical_and(step % self.every == 0, tf.logical_not(due))
-                due = tf.logical_or(due, tf.cond(ask, is_stale, lambda: tf.constant(False)))
-            next_rebuild = tf.cond(due, rebuild_now, lambda: next_rebuild)
-            state.assign([step + 1, next_rebuild])
-
-    def now(self, rebuild: Callable[[tf.Tensor], None]) -> None:
-        """Calls `rebuild(step)` now; the next interval starts at this step."""
-        state = local_variable(self._state)
-        step = state.read_value()[0]
-        rebuild(step)
-        state.assign([step, self._next_after(step)])
-
-    def resume(self, before: "RebuildSchedule") -> None:
-        """Takes the step number of another schedule; the next step builds."""
-        step = local_variable(before._state).read_value()[0]
-        self._state.assign([step, step])
-
-    def _next_after(self, step: tf.Tensor) -> tf.Tensor:
-        # every * growth^i, from the step of rebuild i, so that i is not part of the state.
-        distance = self.every + (self.growth - 1) * tf.cast(step, tf.float64)
-        return step + tf.cast(tf.math.ceil(tf.minimum(distance, _NEVER)), tf.int64)
 
 
 def most_bits(num_rows: int) -> int:
@@ -398,65 +319,6 @@ class HashTables:
         """
         return lsh_pool(*self._variables(), codes, seed, num_drawn)
 
-    def best_of_most_frequent(
-        self,
-        codes: tf.Tensor,
-        queries: tf.Tensor,
-        excluded: tf.Tensor,
-        num_candidates: int,
-        num_best: int,
-        score: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the best rows among the most frequent ones in a query's buckets.
-
-        Args:
-            codes: What `codes` returns.
-            queries: float32 `[batch, dim]`.
-            excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
-            num_candidates: Number of rows per query that are scored: those that occur most
-                often in its buckets. A query looks at up to 16 table entries per candidate.
-            num_best: Number of rows to find, at most `num_candidates`.
-            score: Returns the scores of queries and rows, float32 `[batch, n]`, for the
-                arguments `queries` and int64 `[batch, n]`, padded with -1; the lowest float at
-                padding.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1 if
-            a query's buckets have fewer rows.
-        """
-        # Without a seed, because replicas cannot draw one in a branch of `tf.cond`, in which
-        # a search with a late start runs.
-        lookups = LOOKUPS_PER_ROW * num_candidates
-        found, _ = self.query(codes, excluded, "frequent", num_candidates, lookups)
-        scores, best = tf.math.top_k(score(queries, found), num_best, sorted=False)
-        return scores, tf.gather(found, best, batch_dims=1)
-
-    def collisions(
-        self,
-        vectors: tf.Tensor,
-        ids: tf.Tensor,
-        embeddings: tf.Variable,
-        rows_of_vectors: tf.Tensor | None = None,
-    ) -> tf.Tensor:
-        """Returns how many vectors are expected in the SimHash bucket of each row, per table.
-
-        Args:
-            vectors: float32 `[n, dim]`.
-            ids: int64 `[m]`, rows, with their current values.
-            embeddings: As in `rebuild`.
-            rows_of_vectors: int64 `[n]`, the rows that the vectors are, or -1. None if they are
-                not rows.
-
-        Returns:
-            float32 `[m]`: the sum over the vectors of `collision_probability`.
-        """
-        cosines = _cosines(vectors, tf.cast(tf.gather(embeddings, ids), tf.float32))
-        if rows_of_vectors is not None:
-            # A row has angle 0 to itself. Rounding would make it about 4e-4: the angle of a
-            # cosine of 1 - x is sqrt(2 x).
-            cosines = tf.where(rows_of_vectors[:, tf.newaxis] == ids, 1.0, cosines)
-        return tf.reduce_sum(self.collision_probability(cosines), axis=0)
-
     def fresh_share(self, embeddings: tf.Variable) -> tf.Tensor:
         """Estimates the share of entries that are in the right buckets for the current rows.
 
@@ -490,16 +352,6 @@ class HashTables:
         agree = 1 - tf.acos(tf.clip_by_value(cosine, -1.0, 1.0)) / math.pi
         return agree**self.num_hashes
 
-    def health(self) -> dict[str, Any]:
-        """Returns the sizes of the buckets.
-
-        Returns:
-            A dict: `num_tables`, `num_hashes` and `num_buckets` per table; the sizes
-            `mean_bucket` and `largest_bucket`; `median_bucket_of_a_row`, the size that the
-            buckets of half of the rows do not exceed; and `empty_bucket_share`.
-        """
-        return health_of([self])
-
     def bucket_sizes(self) -> np.ndarray:
         """Returns the number of entries of each bucket, int64 `[num_tables, num_buckets]`."""
         return np.diff(self._offsets.numpy().astype("int64"), axis=1)
@@ -527,7 +379,15 @@ class HashTables:
 
 
 class ScheduledHashTables(HashTables):
-    """`HashTables` that are rebuilt inside training steps, see `RebuildSchedule`.
+    """`HashTables` that are rebuilt inside training steps.
+
+    The first training step builds. If a rebuild comes d steps after the previous one, the next
+    one comes `growth * d` steps later (Daghaghi et al. 2021, section 3.3), because weights
+    change less and less. So rebuild i is at step `every (growth^i - 1) / (growth - 1)`, and a
+    run of n steps has about `log(1 + n (growth - 1) / every) / log(growth)` rebuilds. Also,
+    every `every` steps, the tables are rebuilt if they no longer fit the rows, as after weights
+    were set directly. The state is a weight, so a resumed run rebuilds in the same steps as an
+    uninterrupted one.
 
     Args:
         config: The configuration of the tables.
@@ -536,11 +396,12 @@ class ScheduledHashTables(HashTables):
 
     def __init__(self, config: HashTableConfig, num_hashes: int) -> None:
         super().__init__(config.hash, num_hashes, config.num_tables, config.bin_size)
-        self._schedule = RebuildSchedule(config.rebuild_every, config.rebuild_growth)
+        self._every, self._growth = config.rebuild_every, config.rebuild_growth
+        self._schedule: keras.Variable = None  # [step, step of the next rebuild]
 
     def build(self, num_rows: int, dim: int, add_weight: AddWeight, **of_all: int) -> None:
         super().build(num_rows, dim, add_weight, **of_all)
-        self._schedule.build(add_weight)
+        self._schedule = add_weight("rebuild_state", (2,), "int64", "zeros", on_host=True)
 
     def keep_up(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
@@ -553,16 +414,24 @@ class ScheduledHashTables(HashTables):
             embeddings: As in `rebuild`.
             bias: Not used: hashes compare directions.
         """
-
-        def rebuild(step: tf.Tensor) -> None:
-            with devices.device_scope_of(self._ids):
-                self._rebuild_in(step, seed, embeddings)
+        schedule = local_variable(self._schedule)
 
         def is_stale() -> tf.Tensor:
             with devices.device_scope_of(self._ids):
                 return self.are_stale(embeddings)
 
-        self._schedule.advance(rebuild, is_stale)
+        def rebuild() -> tf.Tensor:
+            with devices.device_scope_of(self._ids):
+                self._rebuild_in(step, seed, embeddings)
+            return self._next_after(step)
+
+        with devices.host_scope(self._schedule):
+            step, next_rebuild = tf.unstack(schedule.read_value())
+            due = step >= next_rebuild
+            ask = tf.logical_and(step % self._every == 0, tf.logical_not(due))
+            due = tf.logical_or(due, tf.cond(ask, is_stale, lambda: tf.constant(False)))
+            next_rebuild = tf.cond(due, rebuild, lambda: next_rebuild)
+            schedule.assign([step + 1, next_rebuild])
 
     def rebuild_now(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
@@ -574,11 +443,20 @@ class ScheduledHashTables(HashTables):
             embeddings: As in `keep_up`.
             bias: Not used.
         """
-        self._schedule.now(lambda step: self._rebuild_in(step, seed, embeddings))
+        schedule = local_variable(self._schedule)
+        step = schedule.read_value()[0]
+        self._rebuild_in(step, seed, embeddings)
+        schedule.assign([step, self._next_after(step)])
 
     def resume(self, before: Any) -> None:
         """Takes the step number of other `ScheduledHashTables`; the next step rebuilds."""
-        self._schedule.resume(before._schedule)
+        step = local_variable(before._schedule).read_value()[0]
+        self._schedule.assign([step, step])
+
+    def _next_after(self, step: tf.Tensor) -> tf.Tensor:
+        # every * growth^i, from the step of rebuild i, so that i is not part of the state.
+        distance = self._every + (self._growth - 1) * tf.cast(step, tf.float64)
+        return step + tf.cast(tf.math.ceil(tf.minimum(distance, _NEVER)), tf.int64)
 
     def _rebuild_in(self, step: tf.Tensor, seed: tf.Tensor, embeddings: tf.Variable) -> None:
         with devices.host_scope(self._functions):
@@ -588,32 +466,23 @@ class ScheduledHashTables(HashTables):
 
 
 def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
-    """Like `HashTables.health`, for the tables of several shards together."""
+    """Returns the sizes of the buckets of tables, those of several shards added up.
+
+    Returns:
+        A dict: `num_tables`, `num_hashes` and `num_buckets` per table; the sizes `mean_bucket`
+        and `largest_bucket`; `empty_bucket_share`; and `median_bucket_of_a_class`, the size
+        that the buckets of half of the rows do not exceed.
+    """
     sizes = np.sum([part.bucket_sizes() for part in parts], axis=0)
     return {
         "num_tables": parts[0].num_tables,
         "num_hashes": parts[0].num_hashes,
         "num_buckets": sizes.shape[1],
         "mean_bucket": float(sizes.mean()),
-        "median_bucket_of_a_row": _median_bucket_of_rows(sizes),
         "largest_bucket": int(sizes.max()),
         "empty_bucket_share": float(np.mean(sizes == 0)),
+        "median_bucket_of_a_class": _median_bucket_of_rows(sizes),
     }
-
-
-def _cosines(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the cosines between vectors and rows, `[n, num_rows]`."""
-    return tf.matmul(_directions(vectors), _directions(rows), transpose_b=True)
-
-
-def _directions(rows: tf.Tensor) -> tf.Tensor:
-    """Returns rows of length 1, `[n, dim + 1]`.
-
-    The last number is 1 for the zero vector: it shares all hashes with other zero vectors, and
-    is at right angles to all other vectors.
-    """
-    norms = tf.norm(rows, axis=1, keepdims=True)
-    return tf.concat([tf.math.divide_no_nan(rows, norms), tf.cast(norms == 0, tf.float32)], 1)
 
 
 def _median_bucket_of_rows(sizes: np.ndarray) -> int:

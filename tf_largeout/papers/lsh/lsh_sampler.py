@@ -214,12 +214,10 @@ class LSHSampler(HardNegativeSampler):
         Raises:
             ValueError: If no layer has built it.
         """
-        health = {**super().health(layer), **self._tables.health()}
-        median = health.pop("median_bucket_of_a_row")
         drawn, filled = self._draws.numpy().tolist()
         return {
-            **health,
-            "median_bucket_of_a_class": median,
+            **super().health(layer),
+            **self._tables.health(),
             "fresh_share": self._tables.fresh_share(),
             "uniform_fill_share": filled / max(1, drawn),
         }
