@@ -8,21 +8,21 @@ _ALL = ("tests/losses", "tests/steps/candidates_test.py")
 FAULTS = [
     Fault(
         "the expected count of a label is added to its logit",
-        _LOSSES + "sampled_softmax_loss.py",
+        _LOSSES + "softmax_losses.py",
         "true_logits -= candidates.true_log_counts()",
         "true_logits += candidates.true_log_counts()",
         ("tests/losses/losses_test.py", *_ALL),
     ),
     Fault(
         "NCE gives each of several labels the target 1",
-        _LOSSES + "nce_loss.py",
+        _LOSSES + "binary_losses.py",
         "tf.math.softplus(true_logits) - weights * true_logits",
         "tf.math.softplus(true_logits) - true_logits + 0 * weights",
         ("tests/losses/losses_test.py", *_ALL),
     ),
     Fault(
         "the mean over negatives counts accidental hits",
-        _LOSSES + "negative_sampling_loss.py",
+        _LOSSES + "binary_losses.py",
         "tf.cast(sampled_logits > sampled_logits.dtype.min, sampled_logits.dtype)",
         "tf.ones_like(sampled_logits)",
         ("tests/losses/losses_test.py", *_ALL),
