@@ -1,20 +1,17 @@
 """Output layers with 100,000 to 100,000,000 classes for TensorFlow and Keras.
 
-Sub-packages are imported when they are first used. So `import tf_largeout` takes little time
-after `import keras`. Keras finds the classes of the sub-packages in files by `keras_names`.
+The import loads the op library, so that TensorFlow can load exports that use its ops. Other
+sub-packages are imported when they are first used. Keras finds their classes in files by
+`keras_names`.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+# Imported before Keras: its errors name the supported versions.
+import tf_largeout.ops.library  # noqa: F401
+from tf_largeout.keras_names import register_classes as _register_classes
 from tf_largeout.version import __version__ as __version__
-
-try:
-    from tf_largeout.keras_names import register_classes as _register_classes
-except Exception:  # Keras cannot be imported: this error names the supported versions
-    import tf_largeout.ops.library  # noqa: F401
-
-    raise
 
 if TYPE_CHECKING:
     from tf_largeout import callbacks as callbacks
