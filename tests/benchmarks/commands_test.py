@@ -16,6 +16,7 @@ from benchmarks import profile, retrieval
 from benchmarks.__main__ import BENCHMARKS
 from benchmarks.harness import machine, own_process
 from benchmarks.harness.training import TrainingRun
+from lab import corpora
 from tests.examples.tiny_dataset import TinyDataset, encode
 from tests.slow import slow_but
 from tf_largeout import datasets
@@ -53,7 +54,8 @@ def tiny(monkeypatch, tmp_path):
     """Tiny data for the default tasks, and all work in this process."""
     data = TinyDataset()
     data.validation = data.test
-    monkeypatch.setattr(datasets, "load", lambda *_, **__: data)
+    for module in (corpora, datasets):
+        monkeypatch.setattr(module, "load", lambda *_, **__: data)
     monkeypatch.setattr(place_names, "encode", encode)
     monkeypatch.setattr(TrainingRun, "in_own_process", _in_this_process)
     monkeypatch.setattr(own_process, "call", lambda function, *arguments: function(*arguments))

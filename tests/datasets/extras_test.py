@@ -18,7 +18,7 @@ def run_without_extras(program):
 
 
 USES = {
-    "tqdm": "datasets.load('place_names')",
+    "tqdm": "importlib.import_module('tf_largeout.datasets.sources').progress([])",
     "tensorflow_datasets": "importlib.import_module('tf_largeout.datasets.builders')",
 }
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from benchmarks.harness import own_process
+from lab import corpora
 from lab.shared import threads
 from lab.vijayanarasimhan import __main__, analogies, inference, training
 from tests.examples import word_embeddings_test
-from tf_largeout import datasets
 from tf_largeout.retrieval import LSHIndex
 
 SMALL = ["--sample", "50", "--tasks", "synthetic"]
@@ -82,7 +82,7 @@ def test_examples_are_near_words_and_frequent_words_are_dropped(monkeypatch):
 def test_the_command_makes_all_files(tmp_path, monkeypatch):
     monkeypatch.setattr(own_process, "call", lambda function, *given: function(*given))
     monkeypatch.setattr(threads, "use_one", lambda: None)
-    monkeypatch.setattr(datasets, "load", lambda name, **_: word_embeddings_test._load(name))
+    monkeypatch.setattr(corpora, "load", lambda name, **_: word_embeddings_test._load(name))
     for name, value in {"_KEPT": 1.0, "_FOUND": 4, "_NEGATIVES": 4}.items():
         monkeypatch.setattr(analogies, name, value)
     monkeypatch.chdir(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.harness import machine, own_process
+from lab import corpora
 from lab.vincent import __main__, ratings, similarity
 from tests.examples import ratings_test, word_embeddings_test
 from tf_largeout import datasets, layers, losses
@@ -72,7 +73,7 @@ def test_a_factored_and_a_dense_layer_have_the_same_losses(tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_the_command_of_the_note_makes_its_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(datasets, "load", lambda name, **_: word_embeddings_test._load(name))
+    monkeypatch.setattr(corpora, "load", lambda name, **_: word_embeddings_test._load(name))
     monkeypatch.setattr(datasets, "ml_100k_ratings", ratings_test._ratings)
     monkeypatch.setattr(ratings, "_BATCH_SIZE", 8)
     monkeypatch.chdir(tmp_path)
