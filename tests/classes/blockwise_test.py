@@ -116,13 +116,13 @@ def test_a_pass_over_factored_classes_gives_logits(monkeypatch):
 def test_nan_scores_come_last_sorted_by_id(bad):
     found = np.array([[1, bad, 3], [bad, bad, 2]], "float32")
 
-    def fold(function, state):
+    def fold(features, function, state, classes=None):
         for first in range(3):
             scores = tf.constant(found[:, first : first + 1])
             state = function(state, scores, tf.constant([first], tf.int64))
         return state
 
-    scores, ids = blockwise.top_k(fold, tf.constant(2), 3)
+    scores, ids = blockwise.top_k(fold, tf.zeros([2, 1]), 3)
     np.testing.assert_array_equal(ids, [[2, 0, 1], [2, 0, 1]])
     np.testing.assert_array_equal(scores, [[3, 1, -np.inf], [2, -np.inf, -np.inf]])
 

@@ -1,12 +1,8 @@
-"""Statistics and the best classes, computed in blocks of classes.
+"""Ranks and the best classes, computed in blocks of classes.
 
-Each function takes `fold(function, state)`, which is `ClassScorer.fold_logits` for some
-features: it calls `function(state, scores, ids)` for each block of classes in turn, with rising
-ids, and returns the last state. Scores that are NaN or -inf rank last, as in the ops that scan
-the classes.
+Scores that are NaN or -inf rank last, as in the ops that scan the classes.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +10,6 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.best_scores import NOTHING, highest, without_overflow
-from tf_largeout.types import Elementwise
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
 
@@ -50,7 +45,7 @@ def fold_blocks(
         block: int64, how many classes a block has.
         num_classes: Number of classes.
         classes: int64 `[m]`, rising: the only classes of the blocks; None for all classes.
-        function: See the docstring of the module.
+        function: As in `ClassScorer.fold_logits`.
         state: The first state.
     """
     count = num_classes if classes is None else tf.size(classes, tf.int64)
@@ -68,48 +63,12 @@ def fold_blocks(
     )[1]
 
 
-def statistics(fold: Fold, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the log of the sum over classes of `exp(score)`, and the scores of the labels.
-
-    Args:
-        fold: See the docstring of the module.
-        labels: int64 `[B, L]`, padded with -1.
-
-    Returns:
-        float32 `[B]`, and float32 `[B, L]`, 0 at padding.
-    """
-
-    def add(
-        state: tuple[tf.Tensor, tf.Tensor], scores: tf.Tensor, ids: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        log_partition, true_scores = state
-        true_scores = at_labels(scores, ids, labels, true_scores)
-        return with_block(log_partition, scores), true_scores
-
-    return fold(add, (tf.fill(tf.shape(labels)[:1], NOTHING), tf.zeros(tf.shape(labels))))
-
-
-def log_partitions(fold: Fold, batch: tf.Tensor, log_weight: Elementwise) -> tf.Tensor:
-    """Returns the log of the sum over classes of `exp(log_weight(score))`, float32 `[B]`.
-
-    Args:
-        fold: See the docstring of the module.
-        batch: int32, the number of examples.
-        log_weight: An elementwise function.
-    """
-
-    def add(found: tf.Tensor, scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        return with_block(found, log_weight(scores))
-
-    return fold(add, tf.fill([batch], NOTHING))
-
-
 def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Returns how many classes rank above each label; equal scores rank by the lower id.
 
     Args:
-        fold: See the module. It must have the same blocks as the fold that computed
-            `true_scores`, so that equal class rows have equal scores.
+        fold: `ClassScorer.fold_logits` of some features. It must have the same blocks as the
+            fold that computed `true_scores`, so that equal class rows have equal scores.
         labels: int64 `[B, L]`, padded with -1.
         true_scores: float32 `[B, L]`, the scores of the labels.
         num_classes: The number of all classes.
@@ -127,18 +86,27 @@ def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: in
     return tf.where(has_rank, found, num_classes)
 
 
-def top_k(fold: Fold, batch: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def top_k(
+    fold_logits: Callable[..., Any],
+    features: tf.Tensor,
+    k: int | tf.Tensor,
+    classes: tf.Tensor | None = None,
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the `k` classes with the highest scores; for equal scores, lower ids first.
 
     Args:
-        fold: See the docstring of the module.
-        batch: int32, the number of examples.
-        k: Between 1 and the number of classes.
+        fold_logits: `ClassScorer.fold_logits`, or a function like it.
+        features: float32 `[B, dim]`.
+        k: Between 0 and the number of classes.
+        classes: As in `fold_logits`.
 
     Returns:
         `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf in place of NaN.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
     """
-    lowest = tf.float32.min
+    features, lowest = checks.finite(features, "The features must be finite"), tf.float32.min
 
     def add(
         best: tuple[tf.Tensor, tf.Tensor], scores: tf.Tensor, ids: tf.Tensor
@@ -150,29 +118,10 @@ def top_k(fold: Fold, batch: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, 
         # If `k` is a tensor, the static shapes in the loop may be less precise.
         return tf.ensure_shape(scores, best[0].shape), tf.ensure_shape(ids, best[1].shape)
 
-    none = (tf.fill([batch, k], NOTHING), tf.fill([batch, k], tf.constant(-1, tf.int64)))
-    scores, ids = fold(add, none)
-    return tf.where(scores > lowest, scores, NOTHING), ids
-
-
-def best(
-    fold_logits: Callable[..., Any], features: tf.Tensor, k: int | tf.Tensor, **options: Any
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the `top_k` of features, float32 `[B, dim]`.
-
-    Args:
-        fold_logits: `ClassScorer.fold_logits`, or a function like it.
-        features: As above.
-        k: As in `top_k`.
-        **options: Further arguments of `fold_logits`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
-    """
-    features = checks.finite(features, "The features must be finite")
-    fold = functools.partial(fold_logits, features, **options)
-    scores, ids = top_k(fold, tf.shape(features)[0], k)
-    return without_overflow(features, scores), ids
+    shape = [tf.shape(features)[0], k]
+    none = (tf.fill(shape, NOTHING), tf.fill(shape, tf.constant(-1, tf.int64)))
+    scores, ids = fold_logits(features, add, none, classes=classes)
+    return without_overflow(features, tf.where(scores > lowest, scores, NOTHING)), ids
 
 
 def with_block(log_partition: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:

@@ -105,7 +105,8 @@ class RowScorer(ClassScorer):
             def of_scores(
                 state: Any, logits: tf.Tensor, ids: tf.Tensor, table: RowTable = table
             ) -> Any:
-                return function(state, self.form.scores(logits), table.to_global(ids))
+                ids = ids + table.first if table.first else ids
+                return function(state, self.form.scores(logits), ids)
 
             own = classes
             if classes is not None and table.num_shards > 1:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from tf_largeout.classes import blockwise
+from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.logit_form import LogitForm
 from tf_largeout.classes.row_sources import Products, RowSource, Table
@@ -241,15 +242,24 @@ class ClassScorer:
         """
         self._require_float32(compute_dtype)
         fold = functools.partial(self.fold_logits, features, width=tf.shape(labels)[1])
-        found = blockwise.statistics(fold, labels)
+
+        def add(
+            state: tuple[tf.Tensor, tf.Tensor], scores: tf.Tensor, ids: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor]:
+            log_partition, true_scores = state
+            true_scores = blockwise.at_labels(scores, ids, labels, true_scores)
+            return blockwise.with_block(log_partition, scores), true_scores
+
+        shape = tf.shape(labels)
+        log_partition, true_scores = fold(add, (tf.fill(shape[:1], NOTHING), tf.zeros(shape)))
 
         def ranks() -> tf.Tensor:
             if self.form.cap is None:
-                return blockwise.ranks(fold, labels, found[1], self.num_classes)
+                return blockwise.ranks(fold, labels, true_scores, self.num_classes)
             fixed = tf.stop_gradient(features)
             return self.with_form(cap=None).statistics(fixed, labels).ranks
 
-        return ClassStatistics(*found, ranks)
+        return ClassStatistics(log_partition, true_scores, ranks)
 
     def ranked_scores(
         self, features: tf.Tensor, ids: tf.Tensor, compute_dtype: str = "float32"
@@ -335,8 +345,11 @@ class ClassScorer:
         batch = tf.shape(features)[0]
         if log_weight is None:
             return self.statistics(features, tf.zeros([batch, 0], tf.int64)).log_partition
-        fold = functools.partial(self.fold_logits, features)
-        return blockwise.log_partitions(fold, batch, log_weight)
+
+        def add(found: tf.Tensor, scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+            return blockwise.with_block(found, log_weight(scores))
+
+        return self.fold_logits(features, add, tf.fill([batch], NOTHING))
 
     def mean_logits(self, features: tf.Tensor, training: bool = False) -> tf.Tensor:
         """Returns the mean of the logits of all classes, float32 `[B]`.
@@ -374,7 +387,7 @@ class ClassScorer:
             tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
         """
         fold = self.with_form(cap=None).fold_logits
-        scores, ids = blockwise.best(fold, features, k, classes=classes)
+        scores, ids = blockwise.top_k(fold, features, k, classes)
         return self.form.capped(scores), ids
 
     def ranked_by(self, ranking: str) -> Self:

@@ -144,7 +144,7 @@ class RowTable(RowShard):
         """See `ClassScorer.top_k`; the ids are those of this table."""
         own = self.own_pass()
         if own is None:
-            return blockwise.best(self.fold, queries, k)
+            return blockwise.top_k(self.fold, queries, k)
         return own.top_k(queries, k)
 
 
