@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -97,22 +97,16 @@ class PackedTable(RowTable):
         return 0.501 * self._scales(ids)  # a half, and rounding errors of float32
 
 
-class QuantizedProducts(NamedTuple):
-    """Class rows as 8-bit integers times a scale per row, for core TensorFlow ops.
+def quantized_products(
+    source: RowSource,
+) -> tuple[tf.Variable, tf.Variable | None, tf.Variable]:
+    """Quantizes rows, in blocks, for core TensorFlow ops.
 
-    Attributes:
-        integers: int8 variable `[num_classes, dim]`, from -127 to 127.
-        bias: float32 variable `[num_classes]`, or None.
-        scales: float32 variable `[num_classes]`, the largest magnitude of a row over 127.
+    Returns:
+        `(integers, bias, scales)`: int8 variable `[num_classes, dim]`, from -127 to 127; and
+        float32 variables `[num_classes]`: biases or None, and the largest magnitude of each
+        row over 127.
     """
-
-    integers: tf.Variable
-    bias: tf.Variable | None
-    scales: tf.Variable
-
-
-def quantized_products(source: RowSource) -> QuantizedProducts:
-    """Quantizes rows, in blocks, for core TensorFlow ops."""
     shape, read = (source.num_classes, source.dim), source.read
     integers, (scales, bias) = np.empty(shape, np.int8), np.empty([2, shape[0]], np.float32)
     for first, end in _blocks_of(shape):
@@ -120,7 +114,7 @@ def quantized_products(source: RowSource) -> QuantizedProducts:
         integers[first:end], scales[first:end] = (one.numpy() for one in _quantized(rows))
         if biases is not None:
             bias[first:end] = biases
-    return QuantizedProducts(
+    return (
         tf.Variable(integers, trainable=False, name="embeddings"),
         tf.Variable(bias, trainable=False, name="bias") if source.has_bias else None,
         tf.Variable(scales, trainable=False, name="scales"),

@@ -338,14 +338,15 @@ class RowSource:
     except in `values` and `as_products`. A subclass can compute the rows instead.
 
     Args:
-        tables: The tables, at least one.
+        tables: The `RowTable`s, at least one. `shards`, and all that needs gradients, are only
+            for `Table`s.
 
     Attributes:
         num_classes, dim, has_bias, owner: As in `ClassScorer`.
         is_rounded: Whether the rows are in bfloat16.
     """
 
-    def __init__(self, tables: Sequence[RowTable]) -> None:
+    def __init__(self, tables: Sequence[Any]) -> None:
         self._tables, first = list(tables), tables[0]
         self.num_classes = sum(table.num_rows for table in tables)
         self.dim, self.has_bias, self.owner = first.dim, first.has_bias, first.owner
@@ -357,13 +358,7 @@ class RowSource:
         Raises:
             ValueError: If the rows are not in variables.
         """
-        found = [table for table in self._tables if isinstance(table, Table)]
-        if not found:
-            raise ValueError(
-                f"Search structures need class rows in variables. Received: those of "
-                f"'{self.owner}', which are 8-bit numbers. Use a sampler without a search."
-            )
-        return found
+        return self._tables
 
     def tables(self) -> list[RowTable]:
         """Returns the tables, up to date, for passes without gradients."""
