@@ -214,9 +214,10 @@ class LSHSampler(HardNegativeSampler):
         Raises:
             ValueError: If no layer has built it.
         """
+        health = super().health(layer)
         drawn, filled = self._draws.numpy().tolist()
         return {
-            **super().health(layer),
+            **health,
             **self._tables.health(),
             "fresh_share": self._tables.fresh_share(),
             "uniform_fill_share": filled / max(1, drawn),
