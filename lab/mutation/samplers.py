@@ -30,7 +30,7 @@ FAULTS = [
     ),
     Fault(
         "the smoothing of bigrams ignores the number of followers of a class",
-        _SAMPLERS + "bigram_sampler.py",
+        _SAMPLERS + "counted_samplers.py",
         "tf.where(total > 0, distinct * scale, 1)",
         "tf.where(total > 0, scale, 1)",
         ("tests/samplers/bigram_sampler_test.py", *_ALL),
@@ -44,7 +44,7 @@ FAULTS = [
     ),
     Fault(
         "a search waits until more than half of the watched labels have returned",
-        _SAMPLERS + "search_start.py",
+        _SAMPLERS + "hard_negative_sampler.py",
         "2 * tf.math.count_nonzero(often) >= _WATCHED",
         "2 * tf.math.count_nonzero(often) > _WATCHED",
         ("tests/samplers/search_start_test.py", *_ALL),

@@ -19,7 +19,7 @@ from tests.samplers.sampler_table import (
 from tests.samplers.stub_layer import StubLayer, built_layer
 from tests.slow import slow_but
 from tf_largeout import samplers
-from tf_largeout.samplers import registry
+from tf_largeout.samplers.sampler import BY_NAME
 
 N, DIM, BATCH, M = 400, 8, 12, 24
 RNG = np.random.default_rng(3)
@@ -60,7 +60,7 @@ def test_every_public_sampler_and_every_name_is_in_the_table():
     tabled = {name: type(make(name)) for name in SAMPLERS}
     public = harness.public_classes(samplers, samplers.Sampler)
     assert public == {sampler.__name__ for sampler in tabled.values()}
-    assert registry.BY_NAME.items() <= tabled.items()
+    assert BY_NAME.items() <= tabled.items()
 
 
 @every_sampler
@@ -176,13 +176,13 @@ def test_num_sampled_must_be_a_positive_integer(bad):
         samplers.UniformSampler(bad)
 
 
-@pytest.mark.parametrize("name", registry.BY_NAME)
+@pytest.mark.parametrize("name", BY_NAME)
 def test_a_name_gives_a_sampler_of_at_most_half_of_the_classes(name):
     if name == "unigram":
         with pytest.raises(ValueError, match='"unigram" has no class counts.*counts=.*`adapt'):
             samplers.get(name)
         return
-    assert type(samplers.get(name)) is registry.BY_NAME[name]
+    assert type(samplers.get(name)) is BY_NAME[name]
     assert samplers.get(name).num_sampled == samplers.get(name, 10_000).num_sampled == 1024
     few = samplers.get(name, 20)
     assert few.num_sampled == 10 and (getattr(few, "num_hard", None) or 0) < 10

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.samplers.search_shards import draw_shards, seed_of
+from tf_largeout.samplers.hard_negative_sampler import draw_shards, seed_of
 
 SEED = tf.constant([7, 0], tf.int64)
 

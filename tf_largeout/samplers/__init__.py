@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 from tf_largeout.lazy_names import papers_name
 from tf_largeout.sampled_values import HeadAndTail, SampledValues
-from tf_largeout.samplers.bigram_sampler import BigramSampler
+from tf_largeout.samplers.counted_samplers import BigramSampler, UnigramSampler
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
-from tf_largeout.samplers.log_uniform_sampler import LogUniformSampler
-from tf_largeout.samplers.registry import get
-from tf_largeout.samplers.sampler import Sampler
-from tf_largeout.samplers.static_sampler import StaticSampler
-from tf_largeout.samplers.uniform_sampler import UniformSampler
-from tf_largeout.samplers.unigram_sampler import UnigramSampler
+from tf_largeout.samplers.sampler import Sampler, get
+from tf_largeout.samplers.static_samplers import (
+    LogUniformSampler,
+    StaticSampler,
+    UniformSampler,
+)
 
 if TYPE_CHECKING:
     from tf_largeout.papers.kernel_tree.kernel_tree_sampler import KernelTreeSampler

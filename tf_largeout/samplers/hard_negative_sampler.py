@@ -1,20 +1,30 @@
-"""The base class of samplers that search for the hard classes of each example."""
+"""The base class of samplers that search for hard negatives, and the parts of such samplers."""
 
 import functools
-from collections.abc import Callable
-from typing import Any
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import is_whole
+from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.ops import devices
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.sampled_values import NONE, HeadAndTail, SampledValues
-from tf_largeout.samplers.registry import make_tail, require_num_hard
-from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.samplers.search_start import SearchStart
+from tf_largeout.samplers.sampler import ClassLayer, Sampler, make_tail
 from tf_largeout.types import Config
+from tf_largeout.variables.initializers import step_and_none
+from tf_largeout.variables.replicas import gathered, is_first_replica, local_variable
+
+_CLASSES_PER_STEP = 200
+_EARLIEST, _LATEST = 100, 1_000
+_PATIENCE = 3
+_WATCHED, _MET_OFTEN = 64, 15
+_SEED_BITS = 48  # above those of seeds and of replicas
 
 
 class HardNegativeSampler(Sampler):
@@ -69,9 +79,8 @@ class HardNegativeSampler(Sampler):
         seed: int | None = None,
     ) -> None:
         super().__init__(num_sampled, seed=seed)
-        self.num_hard = self._checked(num_hard)
+        self.num_hard = self._checked(num_hard, tail)
         self.num_searched = self.num_hard or self.num_sampled
-        require_num_hard(tail, self.num_hard)
         self.tail = make_tail(tail, self.num_sampled - self.num_hard) if self.num_hard else None
         self.parts = (self.tail,) if self.tail else ()
         self.start = SearchStart(start_step, has_tail=self.tail is not None)
@@ -86,9 +95,6 @@ class HardNegativeSampler(Sampler):
         It is called once in each training step that searches, before `search`. With a tail,
         `keep_up` and `search` may run in a branch of `tf.cond`. In such a branch they may write
         only to variables of this replica (`replicas.local_variable`), and must not draw seeds.
-
-        Args:
-            layer: The layer that built this sampler.
         """
         return  # AutoGraph cannot convert a function without a statement.
 
@@ -117,15 +123,17 @@ class HardNegativeSampler(Sampler):
         self.start.resume(before.start)
 
     def prepare(self, layer: ClassLayer) -> None:
+        def keep_up() -> bool:
+            self.keep_up(layer)
+            return True
+
         self.start.advance()
-        _if(self.start.has_begun(), lambda: self._keep_up(layer), lambda: False)
+        _if(self.start.has_begun(), keep_up, _nothing)
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues | HeadAndTail:
-        def search() -> tf.Tensor:
-            return self.search(features, labels, layer)
-
+        search = functools.partial(self.search, features, labels, layer)
         if self.tail:
             return self.head_and_tail(search, features, labels, layer)
         ids = self._found(search, features)
@@ -144,9 +152,9 @@ class HardNegativeSampler(Sampler):
             find: Function that returns int64 `[batch, num_hard]`, distinct classes per example,
                 padded with -1. It is not called before the search starts. It may run in a
                 branch of `tf.cond`, so it must not draw seeds.
-            features: float32 `[batch, dim]`.
-            labels: int64 `[batch, num_labels]`, padded with -1.
-            layer: The layer that built this sampler.
+            features: As in `search`.
+            labels: As in `search`.
+            layer: As in `search`.
         """
         tail = self.tail.sample(features, labels, layer)  # type: ignore[union-attr]
         self.start.see(labels)
@@ -156,14 +164,7 @@ class HardNegativeSampler(Sampler):
         return HeadAndTail(head, tail)  # type: ignore[arg-type]  # no tail searches
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
-        """Returns `started_at`, the first training step that searched, or -1.
-
-        Args:
-            layer: The layer that built this sampler.
-
-        Raises:
-            ValueError: If no layer has built it.
-        """
+        """Returns `started_at`, the first training step that searched, or -1."""
         return {**super().health(layer), "started_at": self.start.started_at()}
 
     def rebuild(self, layer: ClassLayer) -> None:
@@ -173,9 +174,6 @@ class HardNegativeSampler(Sampler):
         interval between rebuilds of hash tables starts at this step. Training rebuilds
         automatically. Call it outside a training step, after setting the embeddings directly.
 
-        Args:
-            layer: The layer that built this sampler.
-
         Raises:
             ValueError: If no layer has built it.
         """
@@ -183,11 +181,7 @@ class HardNegativeSampler(Sampler):
         layer.class_matrix.each_replica(functools.partial(self.rebuild_replica, layer))
 
     def rebuild_replica(self, layer: ClassLayer) -> None:
-        """Implements `rebuild` on one replica. Here it only starts the search.
-
-        Args:
-            layer: The layer that built this sampler.
-        """
+        """Implements `rebuild` on one replica. Here it only starts the search."""
         self.start.now()
 
     def get_config(self) -> Config:
@@ -199,16 +193,12 @@ class HardNegativeSampler(Sampler):
             "seed": self.seed,
         }
 
-    def _keep_up(self, layer: ClassLayer) -> bool:
-        self.keep_up(layer)
-        return True
-
     def _found(self, find: Callable[[], tf.Tensor], features: tf.Tensor | None) -> tf.Tensor:
         def no_classes() -> tf.Tensor:
             shape = [tf.shape(features)[0], self.num_searched]
             return tf.fill(shape, tf.constant(-1, tf.int64))
 
-        ids = _if(self.start.has_begun(), lambda: tf.stop_gradient(find()), no_classes)
+        ids = _if(self.start.has_begun(), find, no_classes)
         return tf.ensure_shape(ids, [None, self.num_searched])
 
     def _build_tail(self, tail: Sampler, layer: ClassLayer) -> None:
@@ -222,9 +212,15 @@ class HardNegativeSampler(Sampler):
                 f"`tail`. {error}"
             ) from error
 
-    def _checked(self, num_hard: int | None) -> int | None:
+    def _checked(self, num_hard: int | None, tail: Any) -> int | None:
         if num_hard is None:
-            return None
+            if tail in ("uniform", None):
+                return None
+            raise ValueError(
+                "`tail` draws the `num_sampled - num_hard` classes that the search does not. "
+                f"Received: tail={tail!r}, num_hard=None. Pass `num_hard` too, or leave `tail` "
+                "out."
+            )
         if is_whole(num_hard) and 1 <= num_hard < self.num_sampled:
             return int(num_hard)
         raise ValueError(
@@ -239,6 +235,11 @@ def _if(
 ) -> Any:
     """Like `tf.cond`, but creates no op if `condition` is the bool True."""
     return then() if condition is True else tf.cond(condition, then, otherwise)
+
+
+def _nothing() -> bool:
+    """What a `tf.cond` does otherwise."""
+    return False
 
 
 def is_in_row(labels: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
@@ -256,3 +257,247 @@ def distinct_in_row(ids: tf.Tensor) -> tf.Tensor:
     ids = tf.sort(ids, axis=1)
     repeats = tf.pad(ids[:, 1:] == ids[:, :-1], [[0, 0], [1, 0]])
     return tf.where(repeats, tf.constant(-1, tf.int64), ids)
+
+
+class SearchStart:
+    """Decides in which training step a sampler starts to search, and reports the start.
+
+    Without `step`, the search starts in step
+
+        num_classes / 200, at least 100 and at most 1,000.
+
+    It starts later, but no later than at three times this step, if fewer than half of the
+    labels of the first batch have occurred 15 more times by then. Before the search starts, the
+    model learns as much from random negatives, in less time per step. The rule does not depend
+    on the loss or on the number of negatives. It starts the search early if most labels belong
+    to few classes, and later if all classes are about equally frequent. lab/negatives/README.md
+    compares it with other starts.
+
+    In the first step with a search, a line on stderr names the layer, the sampler and the step.
+    A default summary writer gets the step as the scalar `LAYER/search_start`, if the package
+    tensorboard is installed. Under a `tf.distribute` strategy, only the first replica reports.
+    The state is a weight of the layer: in a resumed run the search starts in the same step as
+    in an uninterrupted run, and the start is not reported again.
+
+    Args:
+        step: Number of the step, from 0 and below 2^63, or None for the rule above. With 0, the
+            start is not reported.
+        has_tail: Whether there are negatives without the search. If not, the search starts in
+            step 0, and `step` must be 0 or None.
+    """
+
+    def __init__(self, step: int | None = 0, has_tail: bool = True) -> None:
+        if step and not has_tail:
+            raise ValueError(
+                "Without a tail there are no negatives before the search starts. Received: "
+                f"start_step={step}, num_hard=None. Leave out `start_step`, or pass "
+                "`num_hard`."
+            )
+        step = step if has_tail else 0
+        self.step = whole_number("start_step", step, least=0, or_none=True)
+        self._progress: keras.Variable = None
+        self._watched: keras.Variable = None
+        self._first, self._last, self._who, self._tag = 0, 0, "", ""  # until it is built
+
+    def build(self, sampler: Sampler, layer: ClassLayer) -> None:
+        """Adds the state to the weights of `layer`.
+
+        The first weight is `[number of the next step, step of the start or -1]`. If no step is
+        given, there is a second one, `[2, 64]`: labels of the first batch, and how often each
+        of them has occurred again.
+        """
+        if self.step == 0:
+            return
+        self._first = self._last = self.step or 0
+        if self.step is None:
+            self._first = default_step(layer.num_classes)
+            self._last = _PATIENCE * self._first
+            self._watched = sampler.add_weight(
+                layer,
+                "search_start_labels",
+                (2, _WATCHED),
+                "int64",
+                lambda shape, dtype: tf.constant([[-1], [0]], dtype) + tf.zeros(shape, dtype),
+                on_host=True,
+            )
+        self._progress = sampler.add_weight(
+            layer, "search_start", (2,), "int64", step_and_none, on_host=True
+        )
+        self._who = f"layer '{layer.name}', {type(sampler).__name__}"
+        self._tag = f"{layer.name}/search_start"
+
+    def advance(self) -> None:
+        """Counts a training step. To be called once per step, before `has_begun`."""
+        if self.step == 0:
+            return
+        progress = local_variable(self._progress)
+        with devices.host_scope(self._progress):
+            step, started_at = tf.unstack(progress.read_value())
+            begins = (started_at < 0) & (step >= self._first)
+            if self._first < self._last:
+                often = local_variable(self._watched).read_value()[1] >= _MET_OFTEN
+                typical_are_known = 2 * tf.math.count_nonzero(often) >= _WATCHED
+                begins &= typical_are_known | (step >= self._last)
+            progress.assign([step + 1, tf.where(begins, step, started_at)])
+            if is_first_replica():
+                tf.cond(begins, functools.partial(self._report, step), _nothing)
+
+    def see(self, labels: tf.Tensor) -> None:
+        """Counts the watched labels until the search starts. To be called once per step.
+
+        It counts the labels of all replicas, so that they start in the same step.
+
+        Args:
+            labels: int64 `[batch, num_labels]`, padded with -1.
+        """
+        if self._watched is None:
+            return
+        labels = gathered(tf.reshape(labels, [-1]))
+        with devices.host_scope(self._progress):
+            tf.cond(self.has_begun(), _nothing, functools.partial(self._see, labels))
+
+    def _see(self, labels: tf.Tensor) -> bool:
+        watched = local_variable(self._watched)
+        ids, times = tf.unstack(watched.read_value())
+        present = tf.boolean_mask(labels, labels >= 0)
+        evenly = tf.range(_WATCHED) * tf.size(present) // _WATCHED
+        new_ids = tf.gather(tf.pad(present, [[0, 1]], constant_values=-1), evenly)
+        times += tf.math.count_nonzero(labels == ids[:, tf.newaxis], axis=1)
+        is_first = ids[0] < 0  # until a batch has a label
+        new_times = tf.where(is_first, tf.zeros_like(times), times)
+        watched.assign([tf.where(is_first, new_ids, ids), new_times])
+        return False
+
+    def has_begun(self) -> bool | tf.Tensor:
+        """Returns whether the current step searches: True, or a scalar bool tensor."""
+        if self.step == 0:
+            return True
+        with devices.host_scope(self._progress):
+            return local_variable(self._progress).read_value()[1] >= 0
+
+    def now(self) -> None:
+        """Starts with the next step, unless it has started."""
+        if self.step != 0:
+            progress = local_variable(self._progress)
+            step, started_at = tf.unstack(progress.read_value())
+            progress.assign([step, tf.where(started_at < 0, step, started_at)])
+
+    def resume(self, before: "SearchStart") -> None:
+        """Copies the state of another `SearchStart`, so that a started search stays started."""
+        if self.step != 0:
+            self._progress.assign(before._progress)
+        if self._watched is not None and before._watched is not None:
+            self._watched.assign(before._watched)
+
+    def started_at(self) -> int:
+        """Returns the number of the step that started, or -1."""
+        return 0 if self.step == 0 else int(local_variable(self._progress)[1])
+
+    def _report(self, step: tf.Tensor) -> bool:
+        tf.print(
+            # The line break ends the line of a progress bar.
+            "\ntf_largeout: the search for hard negatives begins in training step ",
+            step,
+            f" ({self._who}; `start_step` sets another).",
+            output_stream=sys.stderr,
+            sep="",
+        )
+        if importlib.util.find_spec("tensorboard"):  # without it `scalar` is an error
+            with tf.summary.record_if(True):  # also for a writer of every n-th step
+                tf.summary.scalar(self._tag, step, step=step)
+        return True
+
+
+def default_step(num_classes: int) -> int:
+    """Returns the earliest step by the rule of `SearchStart`."""
+    return min(max(num_classes // _CLASSES_PER_STEP, _EARLIEST), _LATEST)
+
+
+class _Structure(Protocol):
+    """A search structure over the rows of one table."""
+
+    @property
+    def build(self) -> Callable[..., None]:
+        """Creates its state, from `num_rows`, arguments of its own and an `AddWeight`."""
+
+
+_Part = TypeVar("_Part", bound=_Structure)
+_Found = TypeVar("_Found")
+
+
+class SearchShards(Generic[_Part]):
+    """A search structure per table of the class rows, which together are used as one.
+
+    There is one table, unless the layer has shards. The part of a table is on the device that
+    has the rows, and works there. Only queries, ids, scores and seeds cross the network.
+
+    Attributes:
+        tables: The tables, in the order of the classes.
+        parts: The structure of each table.
+    """
+
+    def __init__(self, classes: ClassScorer, make: Callable[[], _Part]) -> None:
+        self.tables = classes.shards()
+        self.parts = [make() for _ in self.tables]
+
+    def build(self, sampler: Sampler, layer: ClassLayer, *arguments: Any) -> None:
+        """Creates the state of all parts as weights of the layer.
+
+        It calls `part.build(num_rows, *arguments, add_weight)`.
+        """
+        for table, part in zip(self.tables, self.parts, strict=True):
+            add_weight = functools.partial(sampler.add_weight, layer, shard=table)
+            part.build(table.num_rows, *arguments, add_weight)
+
+    def each(self, function: Callable[..., _Found], *own: Sequence[Any]) -> list[_Found]:
+        """Returns `function(table, part, *own_of_table)` of each table, called on its device.
+
+        Each of `own` is a sequence with an entry per table.
+        """
+        found = []
+        for table, *arguments in zip(self.tables, self.parts, *own, strict=True):
+            with table.place():
+                found.append(function(table, *arguments))
+        return found
+
+
+def best_of_shards(
+    found: Sequence[tuple[tf.Tensor, tf.Tensor]], k: int, is_sorted: bool = True
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Merges the best rows that each part found.
+
+    Args:
+        found: `(scores, ids)` of each part, float32 and int64 `[B, m]`.
+        k: How many rows to return; m if there is one part. The result is like `found[0]`.
+        is_sorted: Whether the best come first.
+    """
+    if len(found) == 1:
+        return found[0]
+    scores, ids = (tf.concat(parts, axis=1) for parts in zip(*found, strict=True))
+    best_scores, places = tf.math.top_k(scores, k, sorted=is_sorted)
+    return best_scores, tf.gather(ids, places, batch_dims=1)
+
+
+def draw_shards(shares: tf.Tensor, num_draws: int, seed: tf.Tensor) -> tf.Tensor:
+    """Draws shards independently, int32 `[batch, num_draws]`.
+
+    Their probabilities are in proportion to `shares`, float `[batch, num_shards]`.
+    """
+    shape = [tf.shape(shares)[0], num_draws]
+    # In 64 bits, because float32 is too coarse for small shares.
+    uniform = tf.random.stateless_uniform(shape, seed, dtype=tf.float64, alg="philox")
+    cumulative = tf.cumsum(tf.cast(shares, tf.float64), axis=1)
+    owner = tf.searchsorted(cumulative, uniform * cumulative[:, -1:], side="right")
+    return tf.minimum(owner, tf.shape(shares)[1] - 1)
+
+
+def seed_of(seed: tf.Tensor, number: int) -> tf.Tensor:
+    """Returns the seed of draw `number` of several, int64 `[2]`; draw 0 has `seed` itself."""
+    return seed + [number << _SEED_BITS, 0] if number else seed
+
+
+def seed_of_run(layer: ClassLayer) -> tf.Tensor:
+    """Returns the seed that the draws of the layer start from, int64 `[2]`."""
+    first = local_variable(layer.seed_state).read_value()[0]
+    with devices.host_scope(layer.seed_state):
+        return tf.stack([first, 0])

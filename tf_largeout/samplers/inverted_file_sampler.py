@@ -9,17 +9,16 @@ import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
-from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
-from tf_largeout.samplers.registry import named
-from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.samplers.search_shards import (
+from tf_largeout.samplers.hard_negative_sampler import (
+    HardNegativeSampler,
     SearchShards,
     best_of_shards,
+    distinct_in_row,
     draw_shards,
     seed_of,
 )
-from tf_largeout.search.inverted_file import InvertedFile, health_of
-from tf_largeout.search.row_distribution import RowDistribution
+from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
+from tf_largeout.search.inverted_file import InvertedFile, RowDistribution, health_of
 from tf_largeout.types import Config
 from tf_largeout.variables.row_shard import RowShard
 
@@ -73,13 +72,9 @@ class InvertedFileSampler(HardNegativeSampler):
             example `num_sampled` own negatives from step 0 on, without a tail. The loss then
             corrects for the draws of `select="draw"`, but not for the classes of
             `select="highest"`.
-        tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
-            static `Sampler`.
-        start_step: The training step, counted from 0, that fits the lists and is the first to
-            search. None starts at step `num_classes / 200`, limited to the range from 100 to
-            1,000. If most labels have rarely occurred by then, the search starts later, at the
-            latest at three times this step. This does not depend on the loss or on
-            `num_sampled`. Without a tail, None starts at step 0. See lab/negatives/README.md.
+        tail: As in `HardNegativeSampler`.
+        start_step: As in `HardNegativeSampler`; this step fits the lists. The default is None.
+            See lab/negatives/README.md.
         select: "highest" for the classes with the highest logits among those that are searched,
             or "draw".
         seed: Int that determines the random draws; None for a random seed.
@@ -111,17 +106,16 @@ class InvertedFileSampler(HardNegativeSampler):
 
     @property
     def counts_are(self) -> str:
-        return DRAWS if self._draws_alone else super().counts_are
-
-    @property
-    def _draws_alone(self) -> bool:
-        return self.select == "draw" and self.tail is None
+        if self.select == "draw" and self.tail is None:
+            return DRAWS
+        return super().counts_are
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
         tables = layer.class_matrix.shards()
         num_lists = self.num_lists and _per_shard(self.num_lists, len(tables))
-        options = num_lists, self._draws_alone, tables[0].unit_rows
+        draws_alone = self.select == "draw" and self.tail is None
+        options = num_lists, draws_alone, tables[0].unit_rows
         make = functools.partial(InvertedFile, *options)
         self._files = SearchShards(layer.class_matrix, make)
         self._files.build(self, layer, layer.class_matrix.dim)
@@ -166,16 +160,11 @@ class InvertedFileSampler(HardNegativeSampler):
         self._files.each(lambda table, file: file.fit(*table.variables()))
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
-        """Returns numbers about the lists.
+        """Returns numbers about the lists, by name.
 
-        Args:
-            layer: The layer that built this sampler.
-
-        Returns:
-            A dict: `started_at`, the first training step that searched, or -1;
-            `fitted_at`, the step of the last fit, counted from `started_at`, or -1;
-            `num_lists`; the sizes of the `largest`, the `median` and the `smallest` list; and
-            the share of `empty` lists.
+        They are `started_at`, the first training step that searched, or -1; `fitted_at`, the
+        step of the last fit, counted from `started_at`, or -1; `num_lists`; the sizes of the
+        `largest`, the `median` and the `smallest` list; and the share of `empty` lists.
 
         Raises:
             ValueError: If no layer has built this sampler.
@@ -198,10 +187,6 @@ class _ClassDistribution:
     of all shards. This is the probability of the shard, from the sum over its lists, times the
     probability within the shard. Each shard makes all draws, on its device. A draw then uses
     the result of the shard that was drawn for it.
-
-    Args:
-        files: The lists.
-        queries: float32 `[batch, dim]`.
     """
 
     def __init__(self, files: SearchShards[InvertedFile], queries: tf.Tensor) -> None:

@@ -1,6 +1,7 @@
-"""Counts of classes, from labels, and weights computed from counts."""
+"""Counts of labels, and of pairs of consecutive labels in sequences."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -16,25 +17,15 @@ _FORMS = (
 
 
 def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -> np.ndarray:
-    """Counts how often each class occurs.
+    """Returns how often each class occurs, float64 `[largest label + 1]`.
 
-    Args:
-        data: Integer labels of any shape, padded with -1 (array, tensor, ragged tensor), or
-            a `tf.data.Dataset` of them or of tuples `(x, y, ...)` with labels `y`.
-        steps: Number of elements to take from a dataset; needed if it is infinite.
-
-    Returns:
-        float64 `[largest label + 1]`.
-
-    Raises:
-        ValueError: If `data` contains no labels, if some labels are not class ids, or if the
-            dataset is infinite and `steps` is None.
+    Arguments and errors are those of `CountedSampler.adapt`.
     """
     counts = np.zeros(0)
-    for labels in batches(data, steps):
+    for labels in _batches(data, steps):
         if isinstance(labels, tf.RaggedTensor):
             labels = labels.flat_values
-        ids, occurrences = np.unique(as_ids(labels), return_counts=True)
+        ids, occurrences = np.unique(_as_ids(labels), return_counts=True)
         if ids.size and ids[0] == -1:
             ids, occurrences = ids[1:], occurrences[1:]
         if ids.size and ids[-1] >= counts.size:
@@ -45,8 +36,7 @@ def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -
     return np.trim_zeros(counts, "b")
 
 
-def batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
-    """Returns the labels of `data` in batches, for any argument of `count_labels`."""
+def _batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
     if not isinstance(data, tf.data.Dataset):
         return [data]
     if steps is not None:
@@ -58,12 +48,8 @@ def batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[T
     return (element[1] if isinstance(element, tuple) else element for element in data)
 
 
-def as_ids(labels: TensorLike) -> np.ndarray:
-    """Converts labels to int64 of the same shape, each a class id or -1.
-
-    Raises:
-        ValueError: If they are not integers, below -1, or too large for any layer.
-    """
+def _as_ids(labels: TensorLike) -> np.ndarray:
+    """Converts labels to int64 of the same shape, each a class id or -1."""
     try:
         ids = np.asarray(labels)
     except ValueError as error:
@@ -116,3 +102,86 @@ def distorted(counts: np.ndarray, distortion: float) -> np.ndarray:
     floor = min(1.0, counts[counts > 0].min())
     weights = (np.maximum(counts, floor) / counts.max()) ** distortion
     return np.maximum(weights, np.finfo(np.float64).tiny)
+
+
+_BITS = 32  # bits of a class id
+_PAIRS_AT_ONCE = 2**20
+
+
+class LabelPairs(NamedTuple):
+    """How often classes, and pairs of them, occur in sequences of labels.
+
+    Attributes:
+        first: int64 `[num_pairs]`.
+        second: int64 `[num_pairs]`, the class after `first`; pairs are sorted by both.
+        times: int64 `[num_pairs]`, how often that pair occurs.
+        counts: int64 `[largest label + 1]`, how often each class occurs.
+    """
+
+    first: np.ndarray
+    second: np.ndarray
+    times: np.ndarray
+    counts: np.ndarray
+
+    def most_frequent(self, num_pairs: int) -> "LabelPairs":
+        """Keeps the `num_pairs` most frequent pairs, or all if there are fewer."""
+        if len(self.times) <= num_pairs:
+            return self
+        kept = np.sort(np.argsort(-self.times, kind="stable")[:num_pairs])
+        return LabelPairs(self.first[kept], self.second[kept], self.times[kept], self.counts)
+
+
+def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) -> LabelPairs:
+    """Counts classes and pairs, in O(distinct pairs + classes) memory.
+
+    No pair spans a -1 or the end of a sequence. Arguments and errors are those of
+    `BigramSampler.adapt`.
+    """
+    pairs, classes = _Counter(), _Counter()
+    for labels in _batches(data, steps):
+        if isinstance(labels, tf.RaggedTensor):
+            labels = tf.cast(labels, tf.int64).to_tensor(-1)
+        ids = np.atleast_1d(_as_ids(labels))
+        before, after = ids[..., :-1], ids[..., 1:]
+        is_pair = (before >= 0) & (after >= 0)
+        pairs.add((before[is_pair] << _BITS) | after[is_pair])
+        classes.add(ids[ids >= 0])
+    keys, times = pairs.merged()
+    ids, occurrences = classes.merged()
+    if not ids.size:
+        raise ValueError("Cannot count labels: `data` contains none.")
+    if not keys.size:
+        raise ValueError(
+            "Cannot count pairs of labels: `data` contains no consecutive labels. Pass "
+            "sequences of labels, `[batch, time]`."
+        )
+    counts = np.zeros(ids[-1] + 1, np.int64)
+    counts[ids] = occurrences
+    return LabelPairs(keys >> _BITS, keys & (2**_BITS - 1), times, counts)
+
+
+class _Counter:
+    """Counts how often each number occurs. Merges its parts when they have become large."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
+        self._size = self._merged_size = 0
+
+    def add(self, numbers: np.ndarray) -> None:
+        self._parts.append(np.unique(numbers, return_counts=True))
+        self._size += len(self._parts[-1][0])
+        if self._size > 2 * self._merged_size + _PAIRS_AT_ONCE:
+            self.merged()
+
+    def merged(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the distinct numbers, in rising order, and how often each occurs."""
+        numbers, times = (
+            np.concatenate([np.zeros(0, np.int64), *(part[i] for part in self._parts)])
+            for i in (0, 1)
+        )
+        numbers, places = np.unique(numbers, return_inverse=True)
+        merged = np.zeros(len(numbers), np.int64)
+        np.add.at(merged, places, times)
+        self._parts, self._size = [(numbers, merged)], len(numbers)
+        self._merged_size = self._size
+        return numbers, merged

@@ -1,13 +1,14 @@
-"""The base class of all samplers."""
+"""The base class of all samplers, samplers by name, and which of them can be a tail."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any, Protocol
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
 
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import seed_or_none, whole_number
+from tf_largeout.arguments import is_whole, seed_or_none, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.ops import devices
@@ -15,6 +16,11 @@ from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike
 from tf_largeout.variables.row_shard import RowShard
 from tf_largeout.wrong_arguments import OF_SAMPLERS, refuse_wrong_arguments_of
+
+_Sampler = TypeVar("_Sampler", bound="Sampler")
+
+BY_NAME: dict[str, type["Sampler"]] = {}
+NEED_COUNTS = {"unigram"}  # names that only explain in an error how to pass the counts
 
 
 class ClassLayer(Protocol):
@@ -100,8 +106,7 @@ class Sampler:
     def build(self, layer: ClassLayer) -> None:
         """Creates the state of the sampler as weights of `layer`, with `add_weight`.
 
-        Args:
-            layer: The layer whose classes the sampler draws. It already has its `class_matrix`.
+        The layer, whose classes the sampler draws, already has its `class_matrix`.
 
         Raises:
             ValueError: If a layer has already built the sampler, or if the sampler cannot draw
@@ -111,10 +116,7 @@ class Sampler:
         self.num_classes = layer.num_classes
 
     def release(self) -> None:
-        """Forgets the layer. Called if the build of the layer has failed.
-
-        Another layer can then build the sampler and its `parts`.
-        """
+        """Forgets the layer, whose build has failed: another one can build the sampler."""
         self.num_classes = 0
         for part in self.parts:
             part.release()
@@ -159,9 +161,6 @@ class Sampler:
                 does. Otherwise it is on the device of the layer's weights.
             shard: The shard of the classes that the weight belongs to: it gets the shard's
                 device, and a name that contains the shard's number. None for all classes.
-
-        Returns:
-            The `keras.Variable`.
 
         Raises:
             ValueError: If the `tf.distribute` strategy cannot create variables of this type.
@@ -242,38 +241,19 @@ class Sampler:
         return tf.nest.map_structure(tf.stop_gradient, values)
 
     def prepare(self, layer: ClassLayer) -> None:
-        """Updates the state before each draw, e.g. counts steps or rebuilds tables.
-
-        Args:
-            layer: The layer that built this sampler.
-        """
+        """Updates the state before each draw, e.g. counts steps or rebuilds tables."""
         return  # AutoGraph cannot convert a function without a statement.
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues | HeadAndTail:
-        """Implements `sample`.
-
-        Args:
-            features: float32 `[batch, dim]`, without a gradient; None for static samplers.
-            labels: int64 `[batch, num_labels]`, padded with -1.
-            layer: The layer that built this sampler.
-
-        Returns:
-            `SampledValues` or `HeadAndTail`.
-        """
+        """Implements `sample`, with its arguments as tensors, without gradients."""
         raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
 
     def draw_after(
         self, previous: tf.Tensor, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues | HeadAndTail:
-        """Implements `sample` for a sampler with `uses_previous`.
-
-        Args:
-            previous: int64 `[batch]`, the label of the previous position, or -1.
-            labels: int64 `[batch, num_labels]`, padded with -1.
-            layer: The layer that built this sampler.
-        """
+        """Implements `sample` for a sampler with `uses_previous`."""
         raise NotImplementedError(f"{type(self).__name__} must implement `draw_after`.")
 
     def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor, layer: ClassLayer) -> None:
@@ -287,7 +267,7 @@ class Sampler:
             ids: int64 `[n]`, the updated classes. Ids may repeat; -1 is padding.
             old_rows: float32 `[n, dim]`, the embeddings before the update. The current ones are
                 `layer.class_matrix.rows(ids)`.
-            layer: The layer that built this sampler.
+            layer: As in `sample`.
         """
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
@@ -305,13 +285,7 @@ class Sampler:
             part.take_classes(old, change)
 
     def health(self, layer: ClassLayer) -> dict[str, Any]:
-        """Returns numbers about the search structure of the sampler, for monitoring.
-
-        Args:
-            layer: The layer that built this sampler.
-
-        Returns:
-            A dict of numbers by name, empty for a sampler without such a structure.
+        """Returns numbers about the search structure by name, for monitoring; {} without one.
 
         Raises:
             ValueError: If no layer has built it.
@@ -325,3 +299,124 @@ class Sampler:
     @classmethod
     def from_config(cls, config: Config) -> "Sampler":
         return cls(**config)
+
+
+def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
+    """Registers a class of samplers under `name`."""
+
+    def register(sampler: type[_Sampler]) -> type[_Sampler]:
+        if name in BY_NAME:
+            raise ValueError(f"The name {name!r} is already used by {BY_NAME[name].__name__}.")
+        BY_NAME[name] = sampler
+        return sampler
+
+    return register
+
+
+def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
+    """Returns whether a `Sampler` or a sampler class can draw the shared tail of a search.
+
+    The estimate of the partition function is unbiased only if the tail's expected counts are
+    correct for all classes, whatever the search finds. Also, `rows_changed` is not called for a
+    tail. A static sampler with `shared=False` draws no shared sample.
+    """
+    cls = sampler if isinstance(sampler, type) else type(sampler)
+    is_shared = bool(getattr(sampler, "shared", True))
+    return is_shared and not sampler.searches and cls.rows_changed is Sampler.rows_changed
+
+
+def get(
+    identifier: Sampler | Config | str | None, num_classes: int | None = None
+) -> Sampler | None:
+    """Returns the sampler for an identifier, as `keras.losses.get` does for losses.
+
+    Args:
+        identifier: None or a `Sampler`, returned as it is; a name such as "uniform" for a
+            sampler with its default arguments; or a serialized sampler.
+        num_classes: A sampler created by name draws at most half of this number of classes;
+            None for no bound.
+
+    Raises:
+        ValueError: If the identifier is unknown, or is "unigram", which needs counts.
+    """
+    if identifier is None or isinstance(identifier, Sampler):
+        return identifier
+    if isinstance(identifier, str) and identifier in BY_NAME:
+        return _by_name(identifier, num_classes)
+    if isinstance(identifier, dict):
+        sampler = keras.saving.deserialize_keras_object(identifier)
+        if isinstance(sampler, Sampler):
+            return sampler
+    if isinstance(identifier, type) and issubclass(identifier, Sampler):
+        raise ValueError(
+            f"`sampler` must be a sampler, not its class. Pass {identifier.__name__}(...)."
+        )
+    if is_whole(identifier):
+        raise ValueError(
+            "`sampler` must be a sampler, its name or None. Received: "
+            f"sampler={identifier!r}. To draw {identifier} classes, pass "
+            f"tf_largeout.samplers.UniformSampler({identifier}) or another sampler."
+        )
+    raise ValueError(
+        f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "
+        f"its serialized config, or one of the names {sorted(set(BY_NAME) - NEED_COUNTS)}. "
+        "UnigramSampler, BernoulliSampler and BigramSampler have no names, because they need "
+        "the counts of the labels: pass e.g. UnigramSampler(num_sampled, counts=...)."
+    )
+
+
+def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sampler:
+    """Returns a copy of the sampler of an identifier, not built, with another `num_sampled`.
+
+    Raises:
+        ValueError: If the identifier is not a sampler that `may_be_tail`, or if a layer has
+            already built the sampler.
+    """
+    names = {name for name, sampler in BY_NAME.items() if may_be_tail(sampler)}
+    tail = identifier
+    if isinstance(tail, str) and tail in names:
+        tail = _by_name(tail)
+    elif isinstance(tail, dict):
+        tail = keras.saving.deserialize_keras_object(tail)
+    if not isinstance(tail, Sampler) or not may_be_tail(tail):
+        raise ValueError(
+            f"`tail` must be one of the names {sorted(names - NEED_COUNTS)} or a "
+            "`StaticSampler`, which draws one sample per batch from a distribution that the "
+            "model does not change. "
+            f"Received: tail={identifier!r} (of type {type(identifier).__name__}). "
+            f"{_way_out(tail)}"
+        )
+    if tail.num_classes:
+        raise ValueError(
+            f"The {type(tail).__name__} in `tail` was already built by a layer with "
+            f"{tail.num_classes} classes. Give each sampler a tail of its own."
+        )
+    tail = copy.copy(tail)  # also copies what a config lacks, such as counts
+    tail.num_sampled = num_sampled
+    return tail
+
+
+def _by_name(name: str, num_classes: int | None = None) -> Sampler:
+    """Returns the sampler of a name, with a smaller `num_sampled` if there are few classes."""
+    if name in NEED_COUNTS:
+        raise ValueError(
+            f'A sampler by the name "{name}" has no class counts. Pass '
+            "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after a call of "
+            "its `adapt(labels)`."
+        )
+    make: Callable[..., Sampler] = BY_NAME[name]
+    sampler = make()
+    num_sampled = sampler.num_sampled if num_classes is None else max(1, num_classes // 2)
+    if num_sampled >= sampler.num_sampled:
+        return sampler
+    if (getattr(sampler, "num_hard", None) or 0) >= num_sampled:
+        return make(num_sampled, num_hard=num_sampled // 2 or None)
+    return make(num_sampled)
+
+
+def _way_out(tail: Any) -> str:
+    if isinstance(tail, Sampler) and not tail.searches and not getattr(tail, "shared", True):
+        return "Create it with `shared=True`: all examples share the tail."
+    if isinstance(tail, Sampler):
+        return f"Make a {type(tail).__name__} the sampler of the layer, with a static tail."
+    return 'Leave `tail` out for "uniform".'

@@ -1,4 +1,4 @@
-"""Lists of rows that point in similar directions, and the search in the best of them."""
+"""Lists of rows that point in similar directions: a search in the best of them, and draws."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,6 @@ from tf_largeout.ops.inverted_file_ops import (
     inverted_file_upkeep,
     packed_shapes,
 )
-from tf_largeout.search.row_distribution import RowDistribution
 from tf_largeout.types import AddWeight
 from tf_largeout.variables.initializers import step_and_none, zeros_initializer
 from tf_largeout.variables.replicas import local_variable
@@ -27,6 +26,100 @@ _REASSIGNED_PER_STEP = 256  # rows; costs as much as a search for a usual batch
 # Each reassignment packs all rows again. The interval bounds the cost per step.
 _LEAST_INTERVAL = 48  # steps
 _PACKED_PER_STEP = 4_200  # rows, on average
+
+
+class RowDistribution:
+    """The probability of each row for each query.
+
+    It is the probability of the row's list, divided by the number of rows in the list.
+
+    For query h, list l has probability `softmax_l(<m_l, h> + b_l + log(size_l))`, where m_l and
+    b_l approximate the means of the rows and the biases of the list. All rows of a list are
+    equally likely. If the rows of each list were equal, this would be the softmax over all
+    rows. If no list has a finite score (before the first fit, or for queries that overflow),
+    all rows are equally likely. The probabilities are exact even if the rows have changed since
+    they were assigned to lists. All methods cost O(num_lists) per query.
+
+    Args:
+        queries: float32 `[batch, dim]`.
+        means: float32 variable `[num_lists, dim]`.
+        mean_bias: float32 variable `[num_lists]`.
+        offsets: uint32 variable `[num_lists + 1]`; the members of list l are
+            `ids[offsets[l]:offsets[l + 1]]`.
+        ids: uint32 variable `[num_rows]`, each row once; not read where the lists are empty.
+        list_of_row: uint32 variable `[num_rows]`, or None.
+
+    References:
+        Chen et al. 2025, "Adaptive sampled softmax with inverted multi-index: methods, theory
+        and applications" (arXiv 2501.08563): the same from lists of product quantization.
+    """
+
+    def __init__(
+        self,
+        queries: tf.Tensor,
+        means: tf.Variable,
+        mean_bias: tf.Variable,
+        offsets: tf.Variable,
+        ids: tf.Variable,
+        list_of_row: tf.Variable | None,
+    ) -> None:
+        self._ids, self._list_of_row = ids, list_of_row
+        self._offsets = tf.cast(offsets.read_value(), tf.int64)
+        self._sizes = self._offsets[1:] - self._offsets[:-1]
+        scores = tf.matmul(queries, means, transpose_b=True) + mean_bias
+        usable = tf.math.is_finite(scores) & (self._sizes > 0)
+        scores += tf.math.log(tf.cast(tf.maximum(self._sizes, 1), tf.float32))
+        self._has_lists = tf.reduce_any(usable, axis=1, keepdims=True)
+        self._scores = tf.where(usable, scores, tf.float32.min)
+        list_probabilities = tf.nn.softmax(self._scores)
+        self._list_probabilities = tf.where(usable, list_probabilities, 0)
+
+    def log_mass(self) -> tf.Tensor:
+        """Returns the log of the softmax's denominator, float32 `[batch]`; -inf without lists.
+
+        Use it to join the distributions of several shards of the rows.
+        """
+        mass = tf.reduce_logsumexp(self._scores, axis=1)
+        return tf.where(self._has_lists[:, 0], mass, -float("inf"))
+
+    def draw(self, num_draws: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Draws rows for each query, independently, with replacement.
+
+        Args:
+            num_draws: Number of rows per query.
+            seed: int64 `[2]`; equal seeds give equal draws.
+
+        Returns:
+            `(ids, probabilities)`: int64 and float32 `[batch, num_draws]`.
+        """
+        shape = [2, tf.shape(self._has_lists)[0], num_draws]
+        # In 64 bits, because float32 is too coarse for lists of small probability.
+        of_list, of_member = tf.unstack(
+            tf.random.stateless_uniform(shape, seed, dtype=tf.float64, alg="philox")
+        )
+        cumulative = tf.cumsum(tf.cast(self._list_probabilities, tf.float64), axis=1)
+        lists = tf.searchsorted(cumulative, of_list * cumulative[:, -1:], side="right")
+        lists = tf.minimum(lists, tf.shape(cumulative)[1] - 1)  # where there are no lists
+        places = tf.gather(self._offsets, lists) + _scaled(
+            of_member, tf.gather(self._sizes, lists)
+        )
+        ids = tf.cast(tf.gather(self._ids, places), tf.int64)
+        any_row = _scaled(of_member, tf.fill([1, 1], tf.cast(self._ids.shape[0], tf.int64)))
+        return tf.where(self._has_lists, ids, any_row), self._of_members(lists)
+
+    def probabilities(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns the probability of rows `ids`, int64 `[batch, n]`, in one draw; float32."""
+        return self._of_members(tf.cast(tf.gather(self._list_of_row, ids), tf.int32))
+
+    def _of_members(self, lists: tf.Tensor) -> tf.Tensor:
+        """Returns the probability of one member of each of `lists`, int32 `[batch, n]`."""
+        sizes = tf.cast(tf.gather(self._sizes, lists), tf.float32)
+        probabilities = tf.gather(self._list_probabilities, lists, batch_dims=1)
+        return tf.where(
+            self._has_lists,
+            tf.math.divide_no_nan(probabilities, sizes),
+            1 / self._ids.shape[0],
+        )
 
 
 class InvertedFile:
@@ -66,13 +159,7 @@ class InvertedFile:
         self._list_of_row: keras.Variable | None = None
 
     def build(self, num_rows: int, dim: int, add_weight: AddWeight) -> None:
-        """Creates the state. Until the first `fit` or `keep_up` no row is found.
-
-        Args:
-            num_rows: Number of rows.
-            dim: Width of a row.
-            add_weight: Function that creates a weight.
-        """
+        """Creates the state. Until the first `fit` or `keep_up` no row is found."""
         lists = self.num_lists or max(1, round(4 * math.sqrt(num_rows)))
         lists = min(lists, num_rows)
         codes_shape, scales_shape = packed_shapes(num_rows, dim)
@@ -111,11 +198,8 @@ class InvertedFile:
         The first step fits the lists. Later, every few steps, some rows are examined and moved
         to the list that is now nearest; the next time, other rows are examined. The means are
         updated, and all rows are packed again. If nine in ten of the examined rows move, the
-        rows must have been replaced, and the lists are fitted again.
-
-        Args:
-            embeddings: As in `fit`.
-            bias: As in `fit`.
+        rows must have been replaced, and the lists are fitted again. The arguments are those of
+        `fit`.
         """
         if self._is_on_cpu() and self._list_of_row is None:
             self._follow(embeddings, bias)  # in steps where nothing is due it only counts
@@ -162,14 +246,7 @@ class InvertedFile:
         """Assigns rows to given lists instead of a `fit`, eagerly and on the CPU.
 
         A list gets at most eight times the mean number of rows. Further rows are put into lists
-        with few rows.
-
-        Args:
-            embeddings: As in `fit`.
-            bias: As in `fit`.
-            means: float32 `[num_lists, dim]`.
-            mean_bias: float32 `[num_lists]`.
-            list_of_row: Integers `[num_rows]`.
+        with few rows. `list_of_row` has integers `[num_rows]`; see `fit` and `RowDistribution`.
         """
         ends = np.cumsum(np.bincount(list_of_row, minlength=len(means)))
         by_list = np.argsort(list_of_row, kind="stable")
@@ -194,11 +271,7 @@ class InvertedFile:
         return means, mean_bias, list_of_row
 
     def distribution(self, queries: tf.Tensor) -> RowDistribution:
-        """Returns the distribution of the rows for each query, with the current lists.
-
-        Args:
-            queries: float32 `[batch, dim]`.
-        """
+        """Returns the distribution of the rows for queries `[batch, dim]`."""
         list_of_row = None if self._list_of_row is None else local_variable(self._list_of_row)
         means, mean_bias, offsets, ids = self.variables()[:4]
         return RowDistribution(queries, means, mean_bias, offsets, ids, list_of_row)
@@ -242,12 +315,11 @@ class InvertedFile:
 
     def variables(self) -> list[tf.Variable]:
         """Returns the `tf.Variable`s of the state on this replica, in the order of `PARTS`."""
-        return [local_variable(weight) for weight in self._state]
+        return list(map(local_variable, self._state))
 
     def _copies(
         self, embeddings: tf.Variable, bias: tf.Variable | None
     ) -> tuple[tf.Tensor, tf.Tensor | None, list[tf.Tensor]]:
-        """Returns the values of embeddings, bias or None, and state."""
         bias = None if bias is None else bias.read_value()
         state = [variable.read_value() for variable in self.variables()]
         return embeddings.read_value(), bias, state
@@ -258,12 +330,10 @@ class InvertedFile:
 
 
 def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
-    """Returns numbers about the lists of files.
+    """Returns numbers about the lists of files, by name.
 
-    Returns:
-        A dict: `fitted_at`, the number of the step of the earliest last fit, or -1;
-        `num_lists`; the sizes of the `largest`, the `median` and the `smallest` list; and the
-        share of `empty` ones.
+    They are `fitted_at`, the number of the step of the earliest last fit, or -1; `num_lists`;
+    the sizes of the `largest`, `median` and `smallest` list; and the share of `empty` ones.
     """
     sizes = np.concatenate([file.list_sizes() for file in files])
     return {
@@ -274,3 +344,8 @@ def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
         "smallest": int(sizes.min()),
         "empty": float(np.mean(sizes == 0)),
     }
+
+
+def _scaled(uniform: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
+    """Scales numbers in [0, 1) to int64 in [0, size)."""
+    return tf.cast(uniform * tf.cast(sizes, tf.float64), tf.int64)

@@ -11,10 +11,12 @@ from tf_largeout.classes.logit_form import unit_length
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
 from tf_largeout.papers.kernel_tree.kernel_trees import KernelTrees
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues
-from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, distinct_in_row
-from tf_largeout.samplers.registry import named
-from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.samplers.search_shards import seed_of_run
+from tf_largeout.samplers.hard_negative_sampler import (
+    HardNegativeSampler,
+    distinct_in_row,
+    seed_of_run,
+)
+from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.types import Config
 
 

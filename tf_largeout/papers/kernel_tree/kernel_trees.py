@@ -7,8 +7,8 @@ import tensorflow as tf
 from tf_largeout import checks
 from tf_largeout.classes.row_sources import Table
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
+from tf_largeout.samplers.hard_negative_sampler import SearchShards, draw_shards, seed_of
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.samplers.search_shards import SearchShards, draw_shards, seed_of
 from tf_largeout.variables.row_shard import map_by_shard
 
 

@@ -8,8 +8,7 @@ import tensorflow as tf
 from tf_largeout import checks
 from tf_largeout.arguments import one_of, real_number
 from tf_largeout.sampled_values import LEAST_COUNT, SampledValues
-from tf_largeout.samplers.registry import named
-from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.types import Config
 
 _NUMBERS_AT_ONCE = 2**23  # logits in memory; with their sums about 256 MiB

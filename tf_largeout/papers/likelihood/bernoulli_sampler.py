@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.sampled_values import LEAST_COUNT
-from tf_largeout.samplers.count_tables import Spec
-from tf_largeout.samplers.counted_sampler import CountedSampler
+from tf_largeout.samplers.counted_samplers import CountedSampler, Spec
 from tf_largeout.samplers.hard_negative_sampler import distinct_in_row
 from tf_largeout.samplers.label_counts import distorted
 from tf_largeout.types import Config, TensorLike

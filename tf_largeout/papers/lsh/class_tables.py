@@ -10,8 +10,8 @@ import tensorflow as tf
 from tf_largeout.classes.row_sources import Table
 from tf_largeout.ops import devices
 from tf_largeout.papers.lsh.hash_tables import LOOKUPS_PER_ROW, ScheduledHashTables, health_of
+from tf_largeout.samplers.hard_negative_sampler import SearchShards, best_of_shards, seed_of
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.samplers.search_shards import SearchShards, best_of_shards, seed_of
 from tf_largeout.variables.row_shard import map_by_shard
 
 _GOLDEN_RATIO = 0.6180339887498949

@@ -19,10 +19,8 @@ from tf_largeout.papers.lsh.hash_tables import (
 )
 from tf_largeout.papers.lsh.lsh_ops import union_of_lists
 from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, SampledValues
-from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
-from tf_largeout.samplers.registry import named
-from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.samplers.search_shards import seed_of_run
+from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler, seed_of_run
+from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.types import Config
 from tf_largeout.variables.replicas import local_variable, summed
 

@@ -1,12 +1,19 @@
-"""The base class of samplers with a fixed distribution."""
+"""Samplers with a fixed distribution: their base class, uniform, and Zipf's law."""
 
 import inspect
 
+import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
+from tf_largeout.ops.sampling_ops import (
+    log_uniform_sample,
+    own_log_uniform_draws,
+    own_uniform_draws,
+    uniform_sample,
+)
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES, SampledValues
-from tf_largeout.samplers.sampler import ClassLayer, Sampler
+from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.types import Config
 
 
@@ -111,7 +118,7 @@ class StaticSampler(Sampler):
 
         Args:
             batch: int32, the number of examples.
-            seed: int64 `[2]`; equal seeds give equal draws.
+            seed: As in `draw_shared`.
 
         Returns:
             int64 `[batch, num_sampled]`. A sampler that draws a random number of classes pads
@@ -138,3 +145,52 @@ class StaticSampler(Sampler):
         if not self.shared or "shared" in inspect.signature(type(self)).parameters:
             config["shared"] = self.shared
         return config
+
+
+@named("uniform")
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class UniformSampler(StaticSampler):
+    """Draws every class with the same probability, `q_c = 1 / num_classes`.
+
+    Both with and without replacement the expected count of each class is
+    `num_sampled / num_classes`. It has no state.
+
+    The arguments are those of `StaticSampler`.
+
+    Example:
+        keras.Sequential([encoder, LargeOutput(100_000, sampler=UniformSampler(1024))])
+    """
+
+    def draw_shared(
+        self, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)
+
+    def draw_own(self, batch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return own_uniform_draws(batch, seed, self.num_classes, self.num_sampled)
+
+
+@named("log_uniform")
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class LogUniformSampler(StaticSampler):
+    """Draws classes by Zipf's law. Ids must be sorted by falling frequency.
+
+        q_c = log((c + 2) / (c + 1)) / log(num_classes + 1)
+
+    the distribution of `tf.random.log_uniform_candidate_sampler`. Expected counts are
+    `num_sampled * q_c` with replacement, `min(1, tau * q_c)` without (see `unique`); the
+    first few classes may then be drawn in every step. It has no state.
+
+    The arguments are those of `StaticSampler`.
+
+    Example:
+        keras.Sequential([encoder, LargeOutput(100_000, sampler=LogUniformSampler(1024))])
+    """
+
+    def draw_shared(
+        self, labels: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        return log_uniform_sample(labels, seed, self.num_classes, self.num_sampled, self.unique)
+
+    def draw_own(self, batch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        return own_log_uniform_draws(batch, seed, self.num_classes, self.num_sampled)
