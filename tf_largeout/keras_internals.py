@@ -117,10 +117,8 @@ def compiled_metrics(model: keras.Model) -> list[Any]:
     and `_user_weighted_metrics`.
     """
     compiled = getattr(model, "_compile_metrics", None)
-    return [
-        getattr(compiled, name, None) or []
-        for name in ("_user_metrics", "_user_weighted_metrics")
-    ]
+    metrics = getattr(compiled, "_user_metrics", None) or []
+    return [metrics, getattr(compiled, "_user_weighted_metrics", None) or []]
 
 
 def build_optimizer(model: keras.Model) -> None:

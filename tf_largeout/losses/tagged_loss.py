@@ -155,7 +155,9 @@ class TaggedLoss(keras.losses.Loss):
             with tf.control_dependencies(checked):  # before a sampler changes its state
                 sampled = self.samples and bool(tag.training)
                 selected = tag.step(labels, labels.counted, sampled)
-                losses = selected.put_back(self.of_step(selected.step))
+                losses = self.of_step(selected.step)
+                if selected.rows is not None:
+                    losses = selected.rows.put_back(losses)
             losses = _by_position(losses, tag)
         if mask is not None:
             set_mask(losses, mask)

@@ -39,11 +39,12 @@ class AtK(TaggedMetric):
         Raises:
             ValueError: If the layer has fewer than k classes.
         """
-        k = step.num_classes if self.k is None else self.k
-        if k > step.num_classes:
+        num_classes = step.classes.num_classes
+        k = num_classes if self.k is None else self.k
+        if k > num_classes:
             raise ValueError(
                 f"Metric '{self.name}' needs the k={k} best classes, but layer "
-                f"'{step.layer_name}' has only {step.num_classes} classes. Pass a smaller `k`."
+                f"'{step.layer_name}' has only {num_classes} classes. Pass a smaller `k`."
             )
         return k
 

@@ -72,7 +72,9 @@ class TaggedMetric(keras.metrics.Metric):
             self._is_unknown_in_training = False
         selected = tag.step(labels, labels.counted)
         step = selected.step
-        self.add_examples(step, step.distinct_labels, selected.take(weights))
+        if selected.rows is not None:
+            weights = selected.rows.take(weights)
+        self.add_examples(step, step.distinct_labels, weights)
 
     def skip_step(self, step: Step) -> None:
         """Must be called in a step that cannot compute the metric.

@@ -1,7 +1,6 @@
 """Gradients that may be sparse or dense, and `all_or_none` for those of a step."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -16,7 +15,7 @@ class RowGradient(tf.IndexedSlices):
         return RowGradient(self.values / scale, self.indices, self.dense_shape)
 
 
-def divisible(gradient: Gradient | None) -> Gradient | None:
+def divisible(gradient: Gradient) -> Gradient:
     """Returns a gradient that Keras can divide."""
     if not isinstance(gradient, tf.IndexedSlices):
         return gradient
@@ -58,10 +57,12 @@ def all_or_none(
         variables: The variables.
         step: A number.
     """
-    servers = [devices.server_of(variable) for variable in variables]
+    servers: list[str | None] = []
     kept: dict[str | None, list[tf.Tensor]] = {None: []}
-    for gradient, server in zip(grads, servers, strict=True):
-        kept.setdefault(server, []).extend(tf.nest.flatten(gradient, expand_composites=True))
+    for gradient, variable in zip(grads, variables, strict=True):
+        servers.append(devices.server_of(variable))
+        parts = tf.nest.flatten(gradient, expand_composites=True)
+        kept.setdefault(servers[-1], []).extend(parts)
     local = kept.pop(None)
     if kept:
         with tf.control_dependencies(
@@ -72,23 +73,15 @@ def all_or_none(
     for server, parts in kept.items():
         with tf.device(server), tf.control_dependencies([step]):
             kept[server] = [tf.identity(part) for part in parts]
-    return _packed(grads, servers, {None: local, **kept}), step
+    kept[None], found = local, []
+    for gradient, server in zip(grads, servers, strict=True):
+        count = len(tf.nest.flatten(gradient, expand_composites=True))
+        parts, kept[server] = kept[server][:count], kept[server][count:]
+        found.append(tf.nest.pack_sequence_as(gradient, parts, expand_composites=True))
+    return found, step
 
 
 def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns a number on `server`, which can be read only after all `parts` are computed."""
     with tf.device(server), tf.control_dependencies(parts):
         return tf.identity(tf.size(parts[0]))
-
-
-def _packed(
-    grads: Sequence[Gradient], servers: Sequence[str | None], kept: dict[str | None, Any]
-) -> list[Gradient]:
-    """Replaces the tensors in gradients by those of each device."""
-    rest = {server: iter(parts) for server, parts in kept.items()}
-    found = []
-    for gradient, server in zip(grads, servers, strict=True):
-        like = tf.nest.flatten(gradient, expand_composites=True)
-        parts = [next(rest[server]) for _ in like]
-        found.append(tf.nest.pack_sequence_as(gradient, parts, expand_composites=True))
-    return found

@@ -130,14 +130,14 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def add_slots(self, variables: Sequence[Variable]) -> None:
         """Creates the slot with the last step of each row, if `decay_skipped` is set."""
         if self.decay_skipped:
-            self._last_steps = [
-                self.add_row_slot(variable, "last_step", dtype="int64")
-                for variable in variables
-            ]
+            self._last_steps = []
+            for variable in variables:
+                self._last_steps.append(self.add_row_slot(variable, "last_step", "int64"))
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         number = self.step_number(variable)
         beta_1, offset = self.row_beta_1, self.row_step_offset
+        place = index_of(self, variable)
         if step.is_dense:
             beta_1, offset = self.beta_1, 0
         row_ops.row_adam(
@@ -151,7 +151,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             beta_2=self.beta_2,
             epsilon=self.epsilon,
             weight_decay=step.weight_decay,
-            last_step=self._last_step_of(variable) if self.decay_skipped else None,
+            last_step=self._last_steps[index_of(self, variable)]
+            if self.decay_skipped
+            else None,
             step=number,
             rounding=step.rounding,
         )
@@ -162,7 +164,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         if self.decay_skipped:
             self._decay_skipped_rows(variable)
         if slot_of(self, "momentums", variable) is not None:
-            if self._takes_one_pass(gradient, variable):
+            is_float32 = gradient.dtype == variable.dtype == tf.float32
+            if is_float32 and not devices.is_on_gpu(variable):
                 dense_adam_ops.dense_adam(
                     variable,
                     slot_of(self, "momentums", variable),
@@ -184,13 +187,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         root = tf.sqrt(velocity.value) + self.epsilon
         self.assign_sub(variable, gradient * tf.cast(step_size, variable.dtype) / root)
 
-    def _takes_one_pass(self, gradient: tf.Tensor, variable: tf.Variable) -> bool:
-        dtypes = {keras.backend.standardize_dtype(x.dtype) for x in (gradient, variable)}
-        return dtypes == {"float32"} and not devices.is_on_gpu(variable)
-
     def _decay_skipped_rows(self, variable: tf.Variable) -> None:
         """Decays the moments of rows for the steps in which they had no gradient."""
-        last_step = self._last_step_of(variable)
+        last_step = self._last_steps[index_of(self, variable)]
         step = self.step_number(variable)
         skipped = step - last_step.value - 1
         tf.cond(
@@ -207,9 +206,6 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             if slot is not None:
                 decay = tf.pow(tf.cast(beta, skipped.dtype), skipped)
                 self.assign(slot, slot.value * decay)
-
-    def _last_step_of(self, variable: tf.Variable) -> keras.Variable:
-        return self._last_steps[index_of(self, variable)]
 
     def _step_size(
         self, learning_rate: tf.Tensor, step: tf.Tensor, beta_1: float, step_offset: int = 0

@@ -172,13 +172,7 @@ class RowSparse(keras.optimizers.Optimizer):
                 f"{len(grads)} gradients and {len(variables)} variables."
             )
         if variables:
-            grads = [
-                self._checked_gradient(g, v) for g, v in zip(grads, variables, strict=True)
-            ]
-            grads = [
-                gradients.divisible(gradient)
-                for gradient in self._all_or_none(grads, variables)
-            ]
+            grads = self._all_or_none(grads, variables)
         self._rate_of_step = self._number_of_step = None
         super().apply(grads, trainable_variables)
         self._rate_of_step = self._number_of_step = None
@@ -196,18 +190,19 @@ class RowSparse(keras.optimizers.Optimizer):
     def _all_or_none(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
     ) -> list[Gradient | None]:
-        """Delays the use of gradients and of `iterations` until all are computed."""
+        """Checks gradients, and delays their use and that of `iterations` until all exist."""
         counter = keras_internals.step_counter(self)
-        present = [i for i, gradient in enumerate(grads) if gradient is not None]
-        computed, step = gradients.all_or_none(
-            [grads[i] for i in present],
-            [variables[i] for i in present],
-            counter.value,
-        )
+        places, checked, updated = [], [], []
+        for place, gradient in enumerate(grads):
+            if gradient is not None:
+                places.append(place)
+                updated.append(variables[place])
+                checked.append(self._checked_gradient(gradient, variables[place]))
+        computed, step = gradients.all_or_none(checked, updated, counter.value)
         counter.assign(step)
         found: list[Gradient | None] = [None] * len(grads)
-        for i, gradient in zip(present, computed, strict=True):
-            found[i] = gradient
+        for place, gradient in zip(places, computed, strict=True):
+            found[place] = gradients.divisible(gradient)
         return found
 
     def update_step(
@@ -271,10 +266,11 @@ class RowSparse(keras.optimizers.Optimizer):
         """Does nothing, because `update_step` decays the rows that it updates."""
 
     def _clip_gradients(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
+        if not self._clips():
+            return list(grads)
         # The norm is computed from the merged rows of all replicas.
-        if self._clips():
-            pairs = self._summed([(gradient, None) for gradient in grads])
-            grads = [gradients.merged(gradient) for gradient, _ in pairs]
+        pairs = self._summed([(gradient, None) for gradient in grads])
+        grads = [gradients.merged(gradient) for gradient, _ in pairs]
         values = super()._clip_gradients([gradients.values_of(gradient) for gradient in grads])
         return [gradients.with_values(g, v) for g, v in zip(grads, values, strict=True)]
 
@@ -291,9 +287,7 @@ class RowSparse(keras.optimizers.Optimizer):
     def _clips(self) -> bool:
         return bool(self.clipnorm or self.clipvalue or self.global_clipnorm)
 
-    def _checked_gradient(
-        self, gradient: Gradient | None, variable: Variable
-    ) -> Gradient | None:
+    def _checked_gradient(self, gradient: Gradient, variable: Variable) -> Gradient:
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
         devices.check_device(variable)

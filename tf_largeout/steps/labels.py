@@ -32,6 +32,9 @@ _ONE_HOT = (
     "Cast ids to an integer type. For one-hot labels, pass the ids: numpy.argmax(y, axis=-1). "
     f"{_TARGETS}"
 )
+_OTHER_PADDING = (
+    "If another id, such as -100, marks padding, pass ignore_class=-100 to the loss. "
+)
 _NAMES = (
     "For names of classes, pass their ids: keras.layers.StringLookup(vocabulary=class_names, "
     "num_oov_indices=0)(y)."
@@ -123,12 +126,9 @@ def as_labels(
         y_true, weights = as_target_matrix(y_true, features, num_classes)
     matrix = _as_matrix(integer_ids(y_true), features)
     ids, excluded = _split(matrix)
-    id_checks = _multi_hot_checks(matrix, num_classes)
-    if excluded is not None:
-        id_checks.append(_range_check("`exclude`", excluded, num_classes))
     if ignore_class is not None:
         ids = tf.where(ids == ignore_class, tf.constant(-1, tf.int64), ids)
-    ids = checks.passed([*id_checks, _range_check("Labels", ids, num_classes)], ids)
+    ids = checks.passed(_id_checks(matrix, ids, excluded, num_classes), ids)
     if weights is not None:
         weights = tf.where(ids >= 0, tf.reshape(weights, tf.shape(ids)), 0)
     return Labels(ids, weights, excluded)
@@ -157,7 +157,7 @@ def excluded_ids(exclude: TensorLike, features: tf.Tensor, num_classes: int) -> 
         )
     ids = tf.reshape(ids, [-1, tf.shape(ids)[-1]])
     ids = tf.maximum(ids, -1)
-    return checks.passed([_range_check("`exclude`", ids, num_classes)], ids)
+    return checks.passed([_in_range("`exclude`", ids, num_classes)], ids)
 
 
 def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
@@ -408,32 +408,34 @@ def _expected_shape(features: tf.Tensor) -> str:
     )
 
 
-def _range_check(kind: str, ids: tf.Tensor, num_classes: int) -> tf.Operation | None:
-    lowest, highest = tf.reduce_min(ids), tf.reduce_max(ids)
-    in_range = (lowest >= -1) & (highest < num_classes)
-    message = f"{kind} must be class ids in [0, {num_classes}), or -1 as padding. "
-    if kind == "Labels":
-        message += (
-            "If another id, such as -100, marks padding, pass ignore_class=-100 to the loss. "
-        )
-    message += "Received ids"
-    return checks.require(in_range, [message, "from", lowest, "to", highest])
-
-
-def _multi_hot_checks(labels: tf.Tensor, num_classes: int) -> list[tf.Operation | None]:
-    """Returns an assertion that labels `[B, L]` are not multi-hot."""
-    if num_classes == 1 or labels.shape[1] not in (None, num_classes):
-        return []
-    lowest, highest = tf.reduce_min(labels), tf.reduce_max(labels)
+def _id_checks(
+    matrix: tf.Tensor, labels: tf.Tensor, excluded: tf.Tensor | None, num_classes: int
+) -> list[tf.Operation | None]:
+    """Returns assertions that ids are in range, and that a label matrix is not multi-hot."""
+    found = [_in_range("Labels", labels, num_classes, _OTHER_PADDING)]
+    if excluded is not None:
+        found.append(_in_range("`exclude`", excluded, num_classes))
+    if num_classes == 1 or matrix.shape[1] not in (None, num_classes):
+        return found
+    lowest, highest = tf.reduce_min(matrix), tf.reduce_max(matrix)
     zeros_and_ones = (lowest >= 0) & (lowest <= highest) & (highest <= 1)
-    is_ids = ~(zeros_and_ones & (tf.shape(labels)[1] == num_classes))
+    is_ids = ~(zeros_and_ones & (tf.shape(matrix)[1] == num_classes))
     message = (
         f"Labels must be class ids. Received a matrix of {num_classes} columns, one per class, "
         "of only 0 and 1: multi-hot labels. Pass the ids of the classes that are 1, padded "
         "with -1 or ragged, such as tf.ragged.boolean_mask(tf.range(num_classes) + "
         "tf.zeros_like(y), y > 0). Received labels of shape"
     )
-    return [checks.require(is_ids, [message, tf.shape(labels)])]
+    return [checks.require(is_ids, [message, tf.shape(matrix)]), *found]
+
+
+def _in_range(
+    kind: str, ids: tf.Tensor, num_classes: int, advice: str = ""
+) -> tf.Operation | None:
+    lowest, highest = tf.reduce_min(ids), tf.reduce_max(ids)
+    in_range = (lowest >= -1) & (highest < num_classes)
+    message = f"{kind} must be class ids in [0, {num_classes}), or -1 as padding. {advice}"
+    return checks.require(in_range, [f"{message}Received ids from", lowest, "to", highest])
 
 
 def per_example(

@@ -141,14 +141,6 @@ class Selection(NamedTuple):
     has_sample: bool = False
     counted: tf.Tensor | None = None
 
-    def take(self, values: tf.Tensor) -> tf.Tensor:
-        """Returns the rows of `values`, `[B, ...]`, of these examples."""
-        return values if self.rows is None else self.rows.take(values)
-
-    def put_back(self, values: tf.Tensor) -> tf.Tensor:
-        """Returns `values`, `[P, ...]`, as `[B, ...]`, with 0 for the other examples."""
-        return values if self.rows is None else self.rows.put_back(values)
-
 
 class OutputTag:
     """The arguments of one call of an output layer. With labels, they make a `Step`.

@@ -129,8 +129,10 @@ def notify_observers(
         local: The `tf.Variable` behind it that is updated.
         ids: Integers `[n]`, the updated rows; None for all rows.
     """
-    methods = [one() for one in getattr(variable, _ATTRIBUTE, [])]
-    observers = [method for method in methods if method is not None]
+    observers = []
+    for one in getattr(variable, _ATTRIBUTE, []):
+        if (method := one()) is not None:
+            observers.append(method)
     if not observers:
         yield
         return
