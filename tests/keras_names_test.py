@@ -34,7 +34,7 @@ def test_all_classes_that_keras_saves_are_registered_without_their_import():
     registered = {
         name.partition(">")[2]: member
         for name, member in keras.saving.get_custom_objects().items()
-        if name.startswith("tf_largeout>")
+        if name.startswith("tf_largeout>") and "Converted" not in name  # by `convert`
     }
     assert registered == expected
 
