@@ -56,17 +56,17 @@ class ClassMatrixInput {
     return CheckEmbeddings(*embeddings_, false);
   }
 
-  // The rows if they are bfloat16, else null.
-  const uint16_t* bfloat16_rows() const {
-    if (embeddings_->dtype() != tensorflow::DT_BFLOAT16) return nullptr;
-    return reinterpret_cast<const uint16_t*>(embeddings_->flat<tensorflow::bfloat16>().data());
-  }
-
-  // Its `embeddings` are null if they are bfloat16.
+  // Either its `embeddings` or its `bfloat16_rows` are null. Both are if the width is 0.
   ClassMatrix matrix() const {
-    return {bfloat16_rows() == nullptr ? embeddings_->flat<float>().data() : nullptr,
-            bias_ != nullptr ? bias_->flat<float>().data() : nullptr, embeddings_->dim_size(0),
-            embeddings_->dim_size(1), bfloat16_rows()};
+    ClassMatrix matrix{nullptr, bias_ != nullptr ? bias_->flat<float>().data() : nullptr,
+                       embeddings_->dim_size(0), embeddings_->dim_size(1)};
+    if (embeddings_->dtype() == tensorflow::DT_FLOAT) {
+      matrix.embeddings = embeddings_->flat<float>().data();
+    } else {
+      matrix.bfloat16_rows =
+          reinterpret_cast<const uint16_t*>(embeddings_->flat<tensorflow::bfloat16>().data());
+    }
+    return matrix;
   }
 
  private:

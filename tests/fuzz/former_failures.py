@@ -145,6 +145,13 @@ def gradients_of_a_row_whose_candidates_are_all_hits():
     return gradients
 
 
+@must_raise()
+def rows_of_bfloat16_without_columns():
+    embeddings = tf.Variable(tf.zeros([3, 0], tf.bfloat16))
+    ids = tf.constant([[1]], tf.int64)
+    return ops.row_dots_and_rows(tf.zeros([1, 0]), embeddings, None, ids, ids[0])
+
+
 def _tables():
     """Returns hash tables with four classes, all in the first of two buckets."""
     offsets = tf.Variable(tf.constant([[0, 4, 4]], tf.uint32))
