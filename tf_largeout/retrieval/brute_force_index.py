@@ -1,13 +1,10 @@
-"""`BruteForceIndex`: finds the best classes exactly, by a pass over all of them."""
-
 from typing import Any
 
 import numpy as np
 
 from tf_largeout.arguments import boolean, is_int8
 from tf_largeout.retrieval.index import Index, Search
-from tf_largeout.retrieval.quantized_rows import QuantizedRows
-from tf_largeout.retrieval.rows import Rows
+from tf_largeout.retrieval.rows import QuantizedRows, Rows
 from tf_largeout.types import TensorLike
 
 

@@ -11,14 +11,13 @@ import tensorflow as tf
 from tf_largeout.arguments import share, whole_number
 from tf_largeout.retrieval.brute_force_index import BruteForceIndex
 from tf_largeout.retrieval.hnsw_index import HnswIndex
-from tf_largeout.retrieval.index import Index
+from tf_largeout.retrieval.index import Index, lowest_of_best, sample_queries
 from tf_largeout.retrieval.inverted_file_index import InvertedFileIndex
-from tf_largeout.retrieval.recall import lowest_of_best, sample_queries
 from tf_largeout.retrieval.rows import Rows
 from tf_largeout.types import TensorLike
 
 _SECONDS, _LEAST_CALLS = 0.5, 5
-_KINDS: dict[str, Callable[[float], Index[Any]]] = {
+_KINDS: dict[str, Callable[[float], Any]] = {
     "brute_force": lambda recall: BruteForceIndex(),
     "inverted_file": InvertedFileIndex,
     "hnsw": HnswIndex,
@@ -26,10 +25,7 @@ _KINDS: dict[str, Callable[[float], Index[Any]]] = {
 
 
 class _Measured(NamedTuple):
-    """A built index, its recall on the sample queries, and the median time per query.
-
-    The mean time would depend on other programs that run.
-    """
+    """An index, its recall on the sample queries, and the median time per query."""
 
     built: Index[Any]
     recall: float
@@ -89,11 +85,12 @@ def build(
     lowest = lowest_of_best(rows, sample, k)
     found = {}
     for name in names:
-        found[name] = _measured(
-            _KINDS[name](recall), class_embeddings, bias, sample, k, batch_size, lowest
-        )
+        index, start = _KINDS[name](recall), time.perf_counter()
+        options = {} if isinstance(index, BruteForceIndex) else {"queries": sample}
+        index.build(class_embeddings, bias, **options)
+        one = _measured(index, time.perf_counter() - start, sample, k, batch_size, lowest)
+        found[name] = one
         if verbose:
-            one = found[name]
             print(
                 f"{name:14} recall {one.recall:.3f}, {one.milliseconds:.3f} ms per query, "
                 f"built in {one.build_seconds:.1f} s",
@@ -121,25 +118,17 @@ def _checked(kinds: Sequence[str] | None, recall: float) -> list[str]:
 
 
 def _measured(
-    index: Any,
-    class_embeddings: TensorLike,
-    bias: TensorLike | None,
+    index: Index[Any],
+    build_seconds: float,
     queries: tf.Tensor,
     k: int,
     batch_size: int,
     lowest: np.ndarray,
 ) -> _Measured:
-    """Builds an index and measures it on `queries`."""
-    start = time.perf_counter()
-    if isinstance(index, BruteForceIndex):
-        index.build(class_embeddings, bias)
-    else:
-        index.build(class_embeddings, bias, queries)
-    build_seconds = time.perf_counter() - start
+    """Measures an index on `queries`."""
     scores = index.top_k(queries, k)[0].numpy()[:, : min(k, len(index))]
-    batches = [
-        queries[first : first + batch_size] for first in range(0, len(queries), batch_size)
-    ]
+    firsts = range(0, len(queries), batch_size)
+    batches = [queries[first : first + batch_size] for first in firsts]
     index.top_k(batches[0], k)  # traces
     times: list[float] = []
     end = time.perf_counter() + _SECONDS
@@ -148,5 +137,6 @@ def _measured(
         start = time.perf_counter()
         index.top_k(batch, k)
         times.append((time.perf_counter() - start) / len(batch))
+    # The mean would depend on other programs that run.
     milliseconds = 1e3 * float(np.median(times))
     return _Measured(index, float((scores >= lowest).mean()), milliseconds, build_seconds)

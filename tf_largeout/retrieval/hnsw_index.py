@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import whole_number
 from tf_largeout.classes.best_scores import are_among
-from tf_largeout.retrieval.index import Answer, Search
-from tf_largeout.retrieval.recall import MeasuredIndex, lowest_of_best
+from tf_largeout.retrieval.index import Answer, MeasuredIndex, Search, lowest_of_best
 from tf_largeout.retrieval.rows import Rows, best_of
 
 _RECALLED = 10  # results per query for which `fitted_effort` measures the recall
@@ -53,6 +52,8 @@ class HnswIndex(MeasuredIndex["GraphRows"]):
         using hierarchical navigable small world graphs".
     """
 
+    _SAVED = ("recall_target", "ef_construction", "max_neighbors")
+
     def __init__(
         self,
         recall_target: float = 0.95,
@@ -67,11 +68,23 @@ class HnswIndex(MeasuredIndex["GraphRows"]):
         self.max_neighbors = whole_number("max_neighbors", max_neighbors, 2)
 
     def _fitted(self, rows: Rows) -> "GraphRows":
-        effort = self._ef_search or 1
-        return GraphRows.fitted(rows, effort, self.ef_construction, self.max_neighbors)
+        values = _with_bias(rows, np.arange(len(rows.alive)))
+        graph = hnswlib().Index(space="ip", dim=values.shape[1])
+        graph.init_index(
+            max_elements=len(values), M=self.max_neighbors, ef_construction=self.ef_construction
+        )
+        graph.add_items(values, np.arange(len(values)))
+        return GraphRows(rows, graph, self._ef_search or 1)
 
     def _measure(self, search: "GraphRows", queries: tf.Tensor, are_rows: bool) -> None:
-        search.effort = search.fitted_effort(queries, self.recall_target)
+        k = min(_RECALLED, len(search.rows.alive))
+        lowest = lowest_of_best(search.rows, queries, k)
+        for effort in _EFFORTS:
+            search.effort = effort
+            found = search.top_k(queries, k)[0].numpy()
+            is_enough = np.mean(found >= lowest) >= self.recall_target
+            if is_enough or effort >= len(search.rows.alive):
+                break
 
     @property
     def ef_search(self) -> int:
@@ -79,18 +92,19 @@ class HnswIndex(MeasuredIndex["GraphRows"]):
         return self._built().effort
 
     def _settings(self) -> dict[str, Any]:
-        search = self._built()
-        return {
-            "recall_target": self.recall_target,
-            "ef_construction": self.ef_construction,
-            "max_neighbors": self.max_neighbors,
-            "effort": search.effort,
-        }
+        named = {name: getattr(self, name) for name in self._SAVED}
+        return {**named, "effort": self._built().effort}
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> "GraphRows":
-        for name in ("recall_target", "ef_construction", "max_neighbors"):
+        for name in self._SAVED:
             setattr(self, name, settings[name])
-        return GraphRows.of_arrays(arrays, settings["effort"])
+        rows = Rows.of_arrays(arrays)
+        graph = hnswlib().Index(space="ip", dim=rows.matrix.dim + rows.matrix.has_bias)
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(arrays["graph"].data)
+            file.flush()
+            graph.load_index(file.name)
+        return GraphRows(rows, graph, settings["effort"])
 
 
 class GraphRows(Search):
@@ -104,40 +118,13 @@ class GraphRows(Search):
         super().__init__(rows)
         self.graph, self.effort = graph, effort
 
-    @classmethod
-    def fitted(
-        cls, rows: Rows, effort: int, ef_construction: int, max_neighbors: int
-    ) -> "GraphRows":
-        """Builds the graph of `max_neighbors` edges per row (`M`)."""
-        values = _with_bias(rows, np.arange(len(rows.alive)))
-        graph = hnswlib().Index(space="ip", dim=values.shape[1])
-        graph.init_index(
-            max_elements=len(values), M=max_neighbors, ef_construction=ef_construction
-        )
-        graph.add_items(values, np.arange(len(values)))
-        return cls(rows, graph, effort)
-
-    @classmethod
-    def of_arrays(cls, arrays: dict[str, np.ndarray], effort: int) -> "GraphRows":
-        """Restores rows and graph from the result of `arrays`."""
-        rows = Rows.of_arrays(arrays)
-        width = rows.matrix.dim + rows.matrix.has_bias
-        graph = hnswlib().Index(space="ip", dim=width)
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(arrays["graph"].data)
-            file.flush()
-            graph.load_index(file.name)
-        return cls(rows, graph, effort)
-
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns the arrays of rows and graph, by name."""
         with tempfile.NamedTemporaryFile() as file:
             self.graph.save_index(file.name)
             graph = np.fromfile(file.name, np.uint8)
         return {**self.rows.arrays(), "graph": graph}
 
     def with_rows(self, rows: Rows, changed: np.ndarray) -> "GraphRows":
-        """Returns a search over `rows`; those in `changed`, int64 `[n]`, differ."""
         graph = pickle.loads(pickle.dumps(self.graph))
         if len(rows.alive) > graph.get_max_elements():
             graph.resize_index(len(rows.alive))
@@ -160,16 +147,6 @@ class GraphRows(Search):
             ids = tf.where(are_among(ids, exclude), tf.constant(-1, tf.int64), ids)
         return best_of(self.rows.matrix, queries, ids, k)
 
-    def fitted_effort(self, queries: tf.Tensor, target: float) -> int:
-        """Returns the smallest effort that finds a share `target` of the best classes."""
-        k = min(_RECALLED, len(self.rows.alive))
-        lowest = lowest_of_best(self.rows, queries, k)
-        for effort in _EFFORTS:
-            found = GraphRows(self.rows, self.graph, effort).top_k(queries, k)[0]
-            if np.mean(found.numpy() >= lowest) >= target or effort >= len(self.rows.alive):
-                break
-        return effort
-
     def _candidates(self, features: np.ndarray, count: int, k: int) -> np.ndarray:
         """Returns ids of the best `count` classes that the graph finds, int64 `[B, count]`."""
         count = int(min(count, self.rows.alive.sum()))
@@ -182,17 +159,11 @@ class GraphRows(Search):
         try:
             return self.graph.knn_query(queries, count)[0].astype(np.int64)
         except RuntimeError:  # the graph does not lead to so many classes
-            return self.rows.top_k(tf.constant(queries[:, : self.rows.matrix.dim]), count)[
-                1
-            ].numpy()
+            return self.rows.top_k(tf.constant(features), count)[1].numpy()
 
 
 def hnswlib() -> ModuleType:
-    """Returns the library.
-
-    Raises:
-        ImportError: If it is not installed.
-    """
+    """Returns the library; raises an ImportError if it is not installed."""
     try:
         import hnswlib
     except ImportError as error:

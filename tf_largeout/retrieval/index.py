@@ -1,4 +1,4 @@
-"""The base class of all indexes: changes of class rows during searches, and files."""
+"""The base classes of indexes: changes during searches, files, and recall on sample queries."""
 
 import abc
 import os
@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.arguments import is_whole
+from tf_largeout.arguments import is_whole, share
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import class_ids, exclusions, require_width
 from tf_largeout.retrieval import index_file
@@ -21,13 +21,13 @@ from tf_largeout.wrong_arguments import OF_INDEXES, refuse_wrong_arguments_of
 Answer = tuple[tf.Tensor, tf.Tensor]
 
 _MOST_GRAPHS = 16
+_MEASURED_QUERIES = 2048
 
 
 class Search:
     """An immutable search over class rows: a pass over all of them, which is exact.
 
-    Each change creates a new search. A subclass adds a structure, and defines `scores_all`,
-    `find`, `with_rows` and `arrays`.
+    A subclass adds a structure, and defines `scores_all`, `find`, `with_rows` and `arrays`.
     """
 
     def __init__(self, rows: Rows) -> None:
@@ -51,7 +51,7 @@ class Search:
         return Search(rows)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns the arrays of its state, by name, including those of the rows."""
+        """Returns the arrays of its state and of the rows, by name."""
         return self.rows.arrays()
 
     def top_k(
@@ -114,6 +114,7 @@ class Search:
 
 SearchT = TypeVar("SearchT", bound=Search)
 IndexT = TypeVar("IndexT", bound="Index[Any]")
+MeasuredT = TypeVar("MeasuredT", bound="MeasuredIndex[Any]")
 
 
 class Index(abc.ABC, Generic[SearchT]):
@@ -207,11 +208,7 @@ class Index(abc.ABC, Generic[SearchT]):
         return rows.matrix.rows(rows.ids(ids)).numpy()
 
     def require_current(self, scorer: ClassScorer) -> None:
-        """Checks 64 to 127 of the classes, spread over the ids, against those of a layer.
-
-        Raises:
-            ValueError: If one of the checked classes has another row or bias in this index.
-        """
+        """Raises a ValueError if one of 64 to 127 checked classes of a layer differs."""
         if not self._built().rows.agree_in_a_sample(scorer):
             raise self._other_rows(scorer)
 
@@ -221,13 +218,12 @@ class Index(abc.ABC, Generic[SearchT]):
             raise self._other_rows(scorer)
 
     def _other_rows(self, scorer: ClassScorer) -> ValueError:
-        """Returns the error if a layer has other class rows or biases than this index."""
         return ValueError(
             "`index` must have the current rows and biases of the layer, which has "
             f"{scorer.num_classes} classes of width {scorer.dim}. Received: a "
             f"{type(self).__name__} of {self.num_classes} classes of width {self.dim}, "
-            "with other embeddings or biases. "
-            "Build it again after training, from layer.class_embeddings() and the layer's bias."
+            "with other embeddings or biases. Build it again after training, from "
+            "layer.class_embeddings() and the layer's bias."
         )
 
     def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:
@@ -301,7 +297,6 @@ class Index(abc.ABC, Generic[SearchT]):
         return index
 
     def _use(self, search: SearchT) -> None:
-        """Uses `search` for all later searches."""
         with self._changes:
             self._search = search
 
@@ -312,3 +307,94 @@ class Index(abc.ABC, Generic[SearchT]):
         if self._search is None:
             raise ValueError("The index is empty. Call `build(class_embeddings)`, or `load`.")
         return self._search
+
+
+class MeasuredIndex(Index[SearchT]):
+    """An index that measures how much a query must search to find a share of the best classes.
+
+    The share is `recall_target`, in (0, 1]. Without `measures`, the user has chosen how much a
+    query searches.
+    """
+
+    def __init__(self, recall_target: float, measures: bool) -> None:
+        super().__init__()
+        self.recall_target = share("recall_target", recall_target)
+        self._measures = measures
+
+    @abc.abstractmethod
+    def _fitted(self, rows: Rows) -> SearchT:
+        """Returns a search over `rows`."""
+
+    @abc.abstractmethod
+    def _measure(self, search: SearchT, queries: tf.Tensor, are_rows: bool) -> None:
+        """Chooses how much a query searches, by `queries`, float32 `[n, dim]`, n at least 1.
+
+        `are_rows` says whether they are class rows with noise.
+        """
+
+    def build(
+        self: MeasuredT,
+        class_embeddings: TensorLike,
+        bias: TensorLike | None = None,
+        queries: TensorLike | None = None,
+    ) -> MeasuredT:
+        """Sets the class rows to search; replaces those of an earlier `build`.
+
+        Args:
+            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
+            bias: Float `[num_classes]`, or None.
+            queries: Float `[n, dim]`, a few hundred typical queries, such as the inputs of the
+                output layer for validation examples. `recall_target` is measured on 2,048 of
+                them, drawn at random. None, the default, uses class rows with added noise of
+                half their length. These are about as far from their best classes as typical
+                queries. For a better estimate, pass your own queries.
+
+        Returns:
+            The index itself.
+
+        Raises:
+            ValueError: If their shapes are wrong, there are no rows or no queries, or a number
+                is not finite.
+        """
+        rows = Rows.of(class_embeddings, bias)
+        if self._measures or queries is not None:
+            sample = sample_queries(rows, queries)
+        search = self._fitted(rows)
+        if self._measures:
+            self._measure(search, sample, are_rows=queries is None)
+        self._use(search)
+        return self
+
+
+def sample_queries(rows: Rows, queries: TensorLike | None) -> tf.Tensor:
+    """Returns some of the `queries`, `[n, dim]`, or class rows with noise of half their length.
+
+    They are chosen at random, because the queries may be sorted.
+
+    Raises:
+        ValueError: If there are no queries, or they have another shape.
+    """
+    draws = np.random.default_rng(0)
+    if queries is not None:
+        queries = rows_of("queries", queries, rows.matrix.dim)
+        if not len(queries):
+            raise ValueError("`queries` must contain at least one query. Received: none.")
+        return tf.gather(queries, np.sort(draws.permutation(len(queries))[:_MEASURED_QUERIES]))
+    count = min(_MEASURED_QUERIES, rows.matrix.num_classes)
+    drawn = draws.choice(rows.matrix.num_classes, count, replace=False)
+    found = rows.matrix.rows(tf.constant(drawn))
+    noise = draws.standard_normal(found.shape, np.float32) / np.sqrt(found.shape[1])
+    squares = tf.square(tf.cast(found, tf.float64))  # do not overflow
+    length = tf.cast(tf.sqrt(tf.reduce_sum(squares, axis=1, keepdims=True)), tf.float32)
+    return found + 0.5 * length * noise
+
+
+def lowest_of_best(rows: Rows, queries: tf.Tensor, k: int) -> np.ndarray:
+    """Returns the scores `[n, 1]` from which a class counts as one of the best `k`."""
+    scores = rows.top_k(queries, min(k, len(rows.alive)))[0].numpy()
+    return with_rounding(scores[:, -1:])
+
+
+def with_rounding(scores: np.ndarray) -> np.ndarray:
+    """Lowers scores by the error that another order of additions can cause."""
+    return scores - 1e-5 * np.maximum(np.abs(scores), 1e-30)

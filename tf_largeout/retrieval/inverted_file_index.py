@@ -12,8 +12,7 @@ import tensorflow as tf
 from tf_largeout.arguments import whole_number
 from tf_largeout.classes.best_scores import best_left
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.retrieval.index import Answer, Search
-from tf_largeout.retrieval.recall import MeasuredIndex, with_rounding
+from tf_largeout.retrieval.index import Answer, MeasuredIndex, Search, with_rounding
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search.inverted_file import InvertedFile
 
@@ -103,14 +102,24 @@ class InvertedFileIndex(MeasuredIndex["ListedRows"]):
             )
 
     def _fitted(self, rows: Rows) -> "ListedRows":
-        return ListedRows.fitted(rows, self._num_lists, {1: self._num_probes or 1})
+        file = _new_file(rows, self._num_lists, {})
+        file.fit(*rows.matrix.variables())
+        return ListedRows(rows, file, {1: self._num_probes or 1})
 
     def _measure(self, search: "ListedRows", queries: tf.Tensor, are_rows: bool) -> None:
-        numbers = measure(search, queries, self.recall_target)
+        target, num_lists = self.recall_target, search.num_lists
+        numbers = measure(search, queries, target)
         if are_rows:  # the best class is usually the row itself, which is too easy
             numbers[1] = max(numbers.values())
         search.probes_of_k = numbers
-        warn_if_many(numbers, search.num_lists, self.recall_target)
+        k = min(max(numbers), 10)
+        if target < 1 and num_lists >= _MANY_LISTS and 2 * numbers[k] > num_lists:
+            warnings.warn(
+                f"To find {target:.0%} of the best {k} classes, an InvertedFileIndex of these "
+                f"rows must search {numbers[k]} of {num_lists} lists. Use a BruteForceIndex: "
+                "it is exact and takes about as long.",
+                stacklevel=3,
+            )
 
     @property
     def num_probes(self) -> int:
@@ -165,16 +174,16 @@ class InvertedFileIndex(MeasuredIndex["ListedRows"]):
         """Like `Search.find` for any `k`, with scores by `scorer`, which has the same rows."""
         search = self._built()
 
-        def best_of(num_probes: int) -> tuple[tf.Tensor, tf.Tensor]:
-            return search.best_of_lists(scorer, queries, k, num_probes, exclude)
+        def best_of(up_to: int) -> Callable[[], Answer]:
+            number = search.probes(up_to)
+            return lambda: search.best_of_lists(scorer, queries, k, number, exclude)
 
         if isinstance(k, int):
-            return best_of(search.probes(k))
+            return best_of(k)()
         largest, *smaller = sorted(search.probes_of_k, reverse=True)
-        answer = functools.partial(best_of, search.probes(largest))
+        answer = best_of(largest)
         for most in smaller:
-            best = functools.partial(best_of, search.probes(most))
-            answer = functools.partial(tf.cond, k <= most, best, answer)
+            answer = functools.partial(tf.cond, k <= most, best_of(most), answer)
         return answer()
 
     def _settings(self) -> dict[str, Any]:
@@ -185,7 +194,10 @@ class InvertedFileIndex(MeasuredIndex["ListedRows"]):
 
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> "ListedRows":
         self.recall_target = settings["recall_target"]
-        return ListedRows.of_arrays(arrays, dict(settings["probes_of_k"]))
+        state = {name: array for name, array in arrays.items() if name in InvertedFile.PARTS}
+        rows = Rows.of_arrays(arrays)
+        file = _new_file(rows, len(state["means"]), state)
+        return ListedRows(rows, file, dict(settings["probes_of_k"]))
 
 
 class ListedRows(Search):
@@ -200,30 +212,10 @@ class ListedRows(Search):
         self.file, self.probes_of_k = file, probes_of_k
         self.num_lists = len(file.list_sizes())
 
-    @classmethod
-    def fitted(
-        cls, rows: Rows, num_lists: int | None, probes_of_k: dict[int, int]
-    ) -> "ListedRows":
-        """Assigns the rows to lists by k-means; about `4 sqrt(num_classes)` for None."""
-        file = _new_file(rows, num_lists, {})
-        file.fit(*rows.matrix.variables())
-        return cls(rows, file, probes_of_k)
-
-    @classmethod
-    def of_arrays(
-        cls, arrays: dict[str, np.ndarray], probes_of_k: dict[int, int]
-    ) -> "ListedRows":
-        """Restores rows and lists from the result of `arrays`, without a copy."""
-        state = {name: array for name, array in arrays.items() if name in InvertedFile.PARTS}
-        rows = Rows.of_arrays(arrays)
-        return cls(rows, _new_file(rows, len(state["means"]), state), probes_of_k)
-
     def arrays(self) -> dict[str, np.ndarray]:
-        """Returns the arrays of rows and lists, by name, without `probes_of_k`."""
         return {**self.rows.arrays(), **self.file.arrays()}
 
     def with_rows(self, rows: Rows, changed: np.ndarray) -> "ListedRows":
-        """Returns a search over `rows`; assigns those in `changed`, int64 `[n]`, to lists."""
         means, mean_bias, list_of_row = self.file.lists()
         num_new = len(rows.alive) - len(list_of_row)
         list_of_row = np.concatenate([list_of_row, np.zeros(num_new, np.int64)])
@@ -260,12 +252,9 @@ class ListedRows(Search):
         num_probes: int,
         exclude: tf.Tensor | None = None,
     ) -> Answer:
-        """Returns the best classes of the best lists, chosen by 8-bit scores and scored again.
+        """Like `find`, with `scorer` and another number of lists, and a `k` of at least 0.
 
-        Each result depends only on its query and its exclusions. A query searches more lists if
-        its lists have too few classes left, or no more members than it excludes.
-        `queries` and `exclude` are those of `Search.find`, `k` is at least 0. `scorer` scores
-        the classes.
+        8-bit scores choose candidates, which `scorer` scores again.
         """
         count = tf.maximum(tf.minimum(_TIMES_K * k + _MORE, scorer.num_classes), k)
 
@@ -277,7 +266,9 @@ class ListedRows(Search):
             found = self.file.search(queries, count + tf.shape(exclude)[1], num_probes)
             return (best_left(*found, exclude, count)[1],)
 
-        numbers = numbers_of_lists(num_probes, self.num_lists)
+        numbers = [min(num_probes, self.num_lists)]
+        while numbers[-1] < self.num_lists:
+            numbers.append(min(_TIMES_AS_MANY * numbers[-1], self.num_lists))
         mean_size = scorer.num_classes / self.num_lists
         (ids,) = search_until_full(candidates, queries, exclude, numbers, mean_size)
         return best_of(scorer, queries, ids, k)
@@ -288,15 +279,6 @@ def _new_file(rows: Rows, num_lists: int | None, values: dict[str, np.ndarray]) 
     file = InvertedFile(num_lists)
     file.build(rows.matrix.num_classes, rows.matrix.dim, weight_maker(values))
     return file
-
-
-def numbers_of_lists(first: int, num_lists: int) -> list[int]:
-    """Returns the numbers of lists to search in each attempt, rising to `num_lists`."""
-    numbers = []
-    while first < num_lists:
-        numbers.append(first)
-        first *= _TIMES_AS_MANY
-    return [*numbers, num_lists]
 
 
 def search_until_full(
@@ -345,11 +327,9 @@ def search_until_full(
 def measure(searched: ListedRows, queries: tf.Tensor, target: float) -> dict[int, int]:
     """Returns the smallest numbers of lists that find a share `target` of the best `k` classes.
 
-    There is a number for each `k` in `MEASURED_K`, at most the number of classes. The first
-    estimate is computed from the exact results: in which lists they are, and in which order a
-    query searches lists. Then real searches correct the estimate. They can differ from it,
-    because they order lists by 8-bit means and may miss a few classes in the lists that they
-    search. A class whose score equals that of the last of the best `k` counts as found.
+    There is a number for each `k` in `MEASURED_K`. The first estimate is computed from the
+    lists of the exact results. Real searches correct it: they order lists by 8-bit means, and
+    may miss a few classes. A class that scores as the last of the best `k` counts as found.
     """
     num_classes = searched.rows.matrix.num_classes
     measured = sorted({min(k, num_classes) for k in MEASURED_K})
@@ -375,13 +355,8 @@ def _least_of(
         found, _ = searched.best_of_lists(searched.rows.matrix, queries, k, number)
         return bool((found.numpy() >= lowest).mean() >= target)
 
-    guess = int(np.partition(needed.ravel(), last)[last])
-    return _least(guess, searched.num_lists, is_enough)
-
-
-def _least(guess: int, most: int, is_enough: Callable[[int], bool]) -> int:
-    """Returns about the smallest number that is enough, searching near `guess`."""
-    number = min(guess, most)
+    most = searched.num_lists
+    number = min(int(np.partition(needed.ravel(), last)[last]), most)
     if number == most or is_enough(number):
         while number > 1 and is_enough(number - 1):
             number -= 1
@@ -389,18 +364,6 @@ def _least(guess: int, most: int, is_enough: Callable[[int], bool]) -> int:
     while number < most and not is_enough(number):
         number += 1 + number // 50
     return min(number, most)
-
-
-def warn_if_many(numbers: dict[int, int], num_lists: int, target: float) -> None:
-    """Warns if a query for a few classes must search most of many lists."""
-    k = min(max(numbers), 10)
-    if target < 1 and num_lists >= _MANY_LISTS and 2 * numbers[k] > num_lists:
-        warnings.warn(
-            f"To find {target:.0%} of the best {k} classes, an InvertedFileIndex of these rows "
-            f"must search {numbers[k]} of {num_lists} lists. Use a BruteForceIndex: it is "
-            "exact and takes about as long.",
-            stacklevel=4,
-        )
 
 
 def _needed(searched: ListedRows, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:

@@ -1,5 +1,3 @@
-"""`predict_top_k`: predicts the best classes without storing the logits of all classes."""
-
 from typing import Any, Literal, Protocol
 
 import keras
@@ -15,7 +13,6 @@ from tf_largeout.classes.filtered_top_k import (
     require_width,
 )
 from tf_largeout.classes.probabilities import SCORES, Scores
-from tf_largeout.retrieval.last_positions import last_positions
 from tf_largeout.steps.output_tag import require_model, tag_and_mask
 from tf_largeout.types import TensorLike
 
@@ -35,17 +32,7 @@ class TopKIndex(Protocol):
         exclude: tf.Tensor | None = None,
         allowed: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the best classes for `queries`.
-
-        Args:
-            queries: float32 `[B, dim]`.
-            k: At least 1.
-            exclude: int64 `[B, n]`, padded with -1, or None.
-            allowed: int64 `[m]`, or None.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first.
-        """
+        """Like `Index.top_k`, for tensors."""
 
 
 def predict_top_k(
@@ -174,8 +161,7 @@ def _require_rows(x: Any, exclude: tf.Tensor | tf.RaggedTensor) -> None:
     arrays = keras.tree.flatten(x)
     if not all(hasattr(one, "shape") for one in arrays):
         raise ValueError(
-            "`exclude` requires arrays as `x`. Received `exclude` with "
-            f"x={type(x).__name__}, "
+            f"`exclude` requires arrays as `x`. Received `exclude` with x={type(x).__name__}, "
             "whose order and number of examples are not known. Pass arrays as `x`; or call "
             "`top_k` of the output layer with its input features, batch by batch."
         )
@@ -216,7 +202,7 @@ class _Finder(keras.Model):
         if self._positions is None:
             _refuse_one_row_for_positions(exclude, tag.features)
             return self._best(tag.owner, tag.features, exclude)
-        features, has_position = last_positions(tag.features, mask)
+        features, has_position = _last_positions(tag.features, mask)
         scores, ids = self._best(tag.owner, features, exclude)
         if has_position is None:
             return scores, ids
@@ -235,14 +221,32 @@ class _Finder(keras.Model):
             exclude = exclusions(exclude, features, layer.num_classes)
         queries = tf.cast(layer.make_tag(features).queries, tf.float32)
         found = self._index.top_k(queries, self._k, exclude=exclude, allowed=self._allowed)
-        scores, convert = (
-            layer.class_matrix.form.capped(found[0]),
-            layer.probabilities(self._scores),
-        )
+        scores = layer.class_matrix.form.capped(found[0])
+        convert = layer.probabilities(self._scores)
         if convert is not None:
             scores = convert(scores, queries, layer.class_matrix.ranked_by(layer.ranking))
         shape = tf.concat([tf.shape(features)[:-1], [self._k]], axis=0)
         return tf.reshape(scores, shape), tf.reshape(found[1], shape)
+
+
+def _last_positions(
+    features: tf.Tensor, mask: tf.Tensor | None
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Returns the features of the last unmasked position of each sequence, `[B, dim]`.
+
+    And bool `[B]`: whether there is one; None without a mask.
+    """
+    if features.shape.rank != 3:
+        raise ValueError(
+            "`positions='last'` needs a model of sequences, with features [batch, time, dim] "
+            f"before its output layer. Received: features of shape {features.shape}. Omit "
+            "`positions`."
+        )
+    if mask is None:
+        return features[:, -1], None
+    mask, steps = tf.cast(mask, tf.bool), tf.range(tf.shape(features)[1])
+    last = tf.reduce_max(tf.where(mask, steps, 0), axis=1)
+    return tf.gather(features, last, batch_dims=1), tf.reduce_any(mask, axis=1)
 
 
 def _refuse_one_row_for_positions(

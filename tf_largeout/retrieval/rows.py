@@ -12,11 +12,24 @@ from tf_largeout.classes.best_scores import NOTHING, are_large, highest
 from tf_largeout.classes.class_matrix import ClassMatrix, RowScorer
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import as_float32, exact_top_k
+from tf_largeout.classes.quantized_rows import (
+    CODE_OF_ZERO,
+    CODES_TOGETHER,
+    GROUP_ROWS,
+    PackedTable,
+    empty_aligned,
+    pack_rows,
+    padded_width,
+)
+from tf_largeout.classes.row_sources import RowSource
 from tf_largeout.ops import devices
+from tf_largeout.ops.class_scan_ops import PackedClasses
 from tf_largeout.types import AddWeight, TensorLike
 
 _SAMPLED_CLASSES = 64
 _LEAST_WIDTH = 32  # For narrower rows, 8-bit numbers hardly save time.
+# Scale, bias, error, norm and highest bias of a class that no search finds.
+_NO_CLASS = np.array([0.0, -np.inf, 0.0, 0.0, -np.inf], np.float32)
 
 
 class Rows:
@@ -33,16 +46,17 @@ class Rows:
     def __init__(
         self, embeddings: tf.Tensor, bias: tf.Tensor | None, alive: np.ndarray
     ) -> None:
-        self._variables = (
-            variable_of(embeddings),
-            None if bias is None else variable_of(bias),
-        )
+        # TensorFlow keeps 34 KB per variable name. Without `name`, Keras creates a new name.
+        own = {"name": "rows", "trainable": False, "dtype": "float32", "autocast": False}
+        self._variables = [
+            None if one is None else keras.Variable(one, **own) for one in (embeddings, bias)
+        ]
         self.matrix: RowScorer = ClassMatrix(*self._variables, "index")
         self.alive = alive
 
     @classmethod
     def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
-        """Creates rows from finite arrays `[num_classes, dim]` and `[num_classes]`, or None.
+        """Creates rows from arrays `[num_classes, dim]` and `[num_classes]`, or None.
 
         Raises:
             ValueError: If a shape is wrong, or a number is not finite.
@@ -53,12 +67,8 @@ class Rows:
     @classmethod
     def of_arrays(cls, arrays: dict[str, np.ndarray]) -> "Rows":
         """Restores rows from the result of `arrays`, without a copy."""
-        bias = arrays.get("bias")
-        return cls(
-            in_place(arrays["embeddings"]),
-            None if bias is None else in_place(bias),
-            np.array(arrays["alive"]),
-        )
+        bias = in_place(arrays["bias"]) if "bias" in arrays else None
+        return cls(in_place(arrays["embeddings"]), bias, np.array(arrays["alive"]))
 
     def packed(self) -> "Rows":
         """Returns these rows with a `PackedMatrix`, a byte more per number, if it is faster."""
@@ -108,11 +118,7 @@ class Rows:
         return Rows(embeddings, bias, alive)
 
     def ids(self, ids: TensorLike) -> np.ndarray:
-        """Checks the argument `ids` and returns it as int64 `[n]`.
-
-        Raises:
-            ValueError: If an id is out of range or removed, or they are not integers `[n]`.
-        """
+        """Returns the argument `ids` as int64 `[n]`, or raises a ValueError."""
         found = np.asarray(ids)
         if found.ndim != 1 or not (found.dtype.kind in "iu" or found.size == 0):
             raise ValueError(
@@ -161,11 +167,8 @@ class Rows:
 
     def are_those_of(self, scorer: ClassScorer) -> bool:
         """Returns whether `scorer` has the same class rows, except those removed here."""
-        products = scorer.as_products()
-        if products is None or (scorer.num_classes, scorer.dim) != (
-            self.matrix.num_classes,
-            self.matrix.dim,
-        ):
+        products, own = scorer.as_products(), self.matrix
+        if not products or (scorer.num_classes, scorer.dim) != (own.num_classes, own.dim):
             return False
         embeddings, bias = self._values()
         other, other_bias = products
@@ -218,16 +221,125 @@ class Rows:
         return new, new_bias
 
 
+class QuantizedRows(Rows):
+    """`Rows` with 8 bits per number, the arrays of `PackedClasses`; see `PackedTable`."""
+
+    def __init__(
+        self,
+        codes: np.ndarray,
+        scales: np.ndarray,
+        alive: np.ndarray,
+        dim: int,
+        has_bias: bool,
+    ) -> None:
+        self._codes, self._scales, self.alive = codes, scales, alive
+        packed = PackedClasses(in_place(codes), in_place(scales))
+        self._table = PackedTable.of(packed, (len(alive), dim), has_bias, "index")
+        self.matrix = RowScorer(RowSource([self._table]))
+
+    @classmethod
+    def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "QuantizedRows":
+        """As `Rows.of`. It converts an array in blocks."""
+        if not isinstance(class_embeddings, np.ndarray):
+            class_embeddings = tf.convert_to_tensor(class_embeddings)
+        shape = tuple(class_embeddings.shape)
+        rows_of("class_embeddings", class_embeddings[:1] if shape else class_embeddings)
+        bias = _checked_bias(bias, shape[0])
+
+        def part(first: int, end: int) -> tuple[tf.Tensor, tf.Tensor | None]:
+            rows = rows_of("class_embeddings", class_embeddings[first:end])
+            _require_finite("class_embeddings", rows, first)
+            return rows, None if bias is None else bias[first:end]
+
+        codes, scales = pack_rows(part, shape)
+        return cls(codes, scales, np.ones(shape[0], bool), shape[1], bias is not None)
+
+    @classmethod
+    def restored(cls, arrays: dict[str, np.ndarray], dim: int, has_bias: bool) -> Any:
+        """As `Rows.of_arrays`."""
+        alive = np.array(arrays["alive"])
+        return cls(arrays["codes"], arrays["scales"], alive, dim, has_bias)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {"codes": self._codes, "scales": self._scales, "alive": self.alive}
+
+    def added(self, class_embeddings: TensorLike, bias: TensorLike | None) -> "QuantizedRows":
+        more = QuantizedRows.of(*self._checked(class_embeddings, bias, "add"))
+        codes, numbers = (
+            np.concatenate(parts) for parts in zip(self._by_row(), more._by_row(), strict=True)
+        )
+        return self._with(codes, numbers, np.concatenate([self.alive, more.alive]))
+
+    def updated(
+        self, ids: np.ndarray, class_embeddings: TensorLike, bias: TensorLike | None
+    ) -> "QuantizedRows":
+        if bias is None and self.matrix.has_bias:
+            bias = self._table.biases(tf.constant(ids))
+        new = QuantizedRows.of(*self._checked(class_embeddings, bias, "update"))
+        self._require_distinct(ids, len(new.alive))
+        codes, numbers = self._by_row()
+        codes[ids], numbers[ids] = new._by_row()
+        return self._with(codes, numbers, self.alive)
+
+    def removed(self, ids: np.ndarray) -> "QuantizedRows":
+        alive = self.alive.copy()
+        alive[ids] = False
+        codes, numbers = self._by_row()
+        codes[ids], numbers[ids] = CODE_OF_ZERO, _NO_CLASS
+        return self._with(codes, numbers, alive)
+
+    def agree_in_a_sample(self, scorer: ClassScorer) -> bool:
+        """Returns whether the rows of `scorer` are rounded to these."""
+        ids = self._sample()
+        errors = tf.abs(self.matrix.rows(ids) - scorer.rows(ids))
+        # The layer may compute its rows, such as normalized ones, with other rounding errors.
+        most = self._table.largest_errors(ids) + 1e-7
+        zeros = tf.zeros([1, self.matrix.dim])  # as a query: its logits are the biases
+        own, other = (one.dots(zeros, ids[tf.newaxis]) for one in (self.matrix, scorer))
+        are_near = bool(tf.reduce_all(errors <= most[:, tf.newaxis]))
+        return are_near and np.allclose(own, other, rtol=1e-5, atol=1e-7)
+
+    def _by_row(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns copies with a line per class: uint8 `[n, width]`, and float32 `[n, 5]`."""
+        count, width = len(self.alive), padded_width(self.matrix.dim)
+        groups = -(-count // GROUP_ROWS)
+        codes = self._codes.reshape(groups, -1, GROUP_ROWS, CODES_TOGETHER)
+        codes = codes.swapaxes(1, 2).reshape(-1, width)[:count]
+        parts = np.split(self._scales, [2 * GROUP_ROWS * groups])
+        numbers = [
+            part.reshape(groups, size, GROUP_ROWS).swapaxes(1, 2).reshape(-1, size)
+            for part, size in zip(parts, (2, 3), strict=True)
+        ]
+        return np.array(codes), np.concatenate(numbers, axis=1)[:count]
+
+    def _with(
+        self, codes: np.ndarray, numbers: np.ndarray, alive: np.ndarray
+    ) -> "QuantizedRows":
+        """Returns rows from the inverse of `_by_row`."""
+        width, groups = codes.shape[1], -(-len(codes) // GROUP_ROWS)
+        padding = groups * GROUP_ROWS - len(codes)
+        codes = np.pad(codes, [(0, padding), (0, 0)], constant_values=CODE_OF_ZERO)
+        numbers = np.concatenate([numbers, np.tile(_NO_CLASS, (padding, 1))])
+        packed = empty_aligned((groups * GROUP_ROWS * width,), np.uint8)
+        packed.reshape(groups, -1, GROUP_ROWS, CODES_TOGETHER)[:] = codes.reshape(
+            groups, GROUP_ROWS, -1, CODES_TOGETHER
+        ).swapaxes(1, 2)
+        scales = empty_aligned((groups * GROUP_ROWS * 5,), np.float32)
+        parts = np.split(scales, [2 * GROUP_ROWS * groups])
+        for part, of_rows in zip(parts, np.split(numbers, [2], axis=1), strict=True):
+            size = of_rows.shape[1]
+            part.reshape(groups, size, GROUP_ROWS)[:] = of_rows.reshape(
+                groups, GROUP_ROWS, size
+            ).swapaxes(1, 2)
+        return QuantizedRows(packed, scales, alive, self.matrix.dim, self.matrix.has_bias)
+
+
 def best_of(
     scorer: ClassScorer, queries: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Scores the classes `ids` of each query in float32, and returns the best.
+    """Returns the best `k` of the classes `ids` of each query, scored in float32.
 
-    Args:
-        scorer: Scores the classes.
-        queries: float32 `[B, dim]`.
-        ids: int64 `[B, m]`, distinct per query, padded with -1.
-        k: At most m.
+    `ids` are int64 `[B, m]`, distinct per query, padded with -1, and `k` is at most m.
 
     Returns:
         `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
@@ -256,7 +368,7 @@ def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
 
 
 def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
-    """Checks the argument `name` and returns it as float32 `[n, dim]`; a `dim` of None is any.
+    """Returns the argument `name` as float32 `[n, dim]` of any or this `dim`.
 
     Raises:
         ValueError: If it is not an array of numbers of this shape.
@@ -277,38 +389,33 @@ def _checked(
     class_embeddings: TensorLike, bias: TensorLike | None
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
     embeddings = rows_of("class_embeddings", class_embeddings)
-    require_finite("class_embeddings", embeddings)
-    if not 1 <= len(embeddings) <= MOST_CLASSES:
+    _require_finite("class_embeddings", embeddings)
+    return embeddings, _checked_bias(bias, len(embeddings))
+
+
+def _checked_bias(bias: TensorLike | None, num_rows: int) -> tf.Tensor | None:
+    """Returns the bias of `num_rows` class rows as float32 `[num_rows]`, or None."""
+    if not 1 <= num_rows <= MOST_CLASSES:
         raise ValueError(
-            f"`class_embeddings` must have 1 to {MOST_CLASSES} rows. Received: "
-            f"{len(embeddings)}."
+            f"`class_embeddings` must have 1 to {MOST_CLASSES} rows. Received: {num_rows}."
         )
-    return embeddings, None if bias is None else bias_of(bias, len(embeddings))
-
-
-def bias_of(bias: TensorLike, num_rows: int) -> tf.Tensor:
-    """Checks the argument `bias` and returns it as float32 `[num_rows]`, finite."""
+    if bias is None:
+        return None
     checked = as_float32("bias", bias, f"[{num_rows}]")
     if checked.shape != [num_rows]:
         raise ValueError(
             f"`bias` must have one number for each of the {num_rows} rows. Received: "
             f"shape {checked.shape}."
         )
-    require_finite("bias", checked)
+    _require_finite("bias", checked)
     return checked
 
 
-def require_finite(name: str, value: tf.Tensor, first: int = 0) -> None:
+def _require_finite(name: str, value: tf.Tensor, first: int = 0) -> None:
     """Raises a ValueError if rows of the argument `name`, from row `first`, are not finite."""
     if value.shape.num_elements() and not bool(tf.reduce_all(tf.math.is_finite(value))):
         row = first + int(tf.where(~tf.math.is_finite(value))[0, 0])
         raise ValueError(f"`{name}` must be finite. Received: NaN or infinity in row {row}.")
-
-
-def variable_of(value: tf.Tensor) -> Any:
-    """Returns a variable that shares the memory of `value`."""
-    # TensorFlow keeps 34 KB per variable name. Without `name`, Keras creates a new name.
-    return keras.Variable(value, name="rows", trainable=False, dtype="float32", autocast=False)
 
 
 def in_place(array: np.ndarray) -> tf.Tensor:
