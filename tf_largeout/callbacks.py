@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import keras
@@ -157,19 +157,15 @@ class _RenamedSaves:
         self._model = model
 
     def save(self, path: str, **options: Any) -> None:
-        with _atomic(path) as unfinished:
+        with nullcontext(path) if "://" in path else atomic_path(path) as unfinished:
             self._model.save(unfinished, **options)
 
     def save_weights(self, path: str, **options: Any) -> None:
-        with _atomic(path) as unfinished:
+        with nullcontext(path) if "://" in path else atomic_path(path) as unfinished:
             self._model.save_weights(unfinished, **options)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
-
-
-def _atomic(path: str) -> AbstractContextManager[str]:
-    return nullcontext(path) if "://" in path else atomic_path(path)
 
 
 class SamplerHealth(keras.callbacks.Callback):
@@ -285,20 +281,16 @@ class SamplerHealth(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         tables = [one for one in layer.trainable_weights if "embeddings" in one.name]
-        slots = _slots_that_start_at_zero(optimizer)
-        if slots is None or not tables:
+        if isinstance(optimizer, keras.optimizers.Adam):
+            slots = "velocities"
+        elif isinstance(optimizer, keras.optimizers.Adagrad):
+            slots = "" if optimizer.initial_accumulator_value else "accumulators"
+        else:
+            slots = ""
+        if not slots or not tables:
             return {}
         trained = sum(_count_trained(slot_of(optimizer, slots, table)) for table in tables)
         return {"trained_rows": trained / layer.num_classes}
-
-
-def _slots_that_start_at_zero(optimizer: keras.optimizers.Optimizer) -> str | None:
-    """Returns the name of the slots that an update of a row raises above 0, or None."""
-    if isinstance(optimizer, keras.optimizers.Adam):
-        return "velocities"
-    if isinstance(optimizer, keras.optimizers.Adagrad):
-        return None if optimizer.initial_accumulator_value else "accumulators"
-    return None
 
 
 def _count_trained(slot: keras.Variable) -> int:

@@ -1,5 +1,6 @@
 """`convert`: a keras-hub causal language model with a `LargeOutput` as its head."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -28,7 +29,7 @@ class _Converted:
     def compile(
         self,
         optimizer: Any = "auto",
-        loss: Any = "auto",
+        loss: keras.losses.Loss | str = "auto",
         *,
         weighted_metrics: Any = "auto",
         **kwargs: Any,
@@ -176,7 +177,10 @@ def restore(model: keras.Model) -> keras.Model:
     )
 
 
-def _convert(model: keras.Model, make_head: Any, arguments: Config) -> keras.Model:
+def _convert(
+    model: keras.Model, make_head: Callable[[Config], LargeOutput], arguments: Config
+) -> keras.Model:
+    """Returns a model of a subclass of the class of `model`, with another head."""
     embedding = _token_embedding(model)
     defaults = {
         "num_classes": embedding.input_dim,
@@ -192,11 +196,6 @@ def _convert(model: keras.Model, make_head: Any, arguments: Config) -> keras.Mod
     outputs = head(input_of(model.output))
     if not embedding.tie_weights:
         embedding.reverse_embeddings.trainable = False  # has no gradient
-    return _assembled(model, head, outputs)
-
-
-def _assembled(model: keras.Model, head: LargeOutput, outputs: Any) -> keras.Model:
-    """Returns a model of a subclass of the class of `model`, with other outputs."""
     task = type(model)
     # All subclasses have one registered name. Its `from_config` does not depend on the class.
     register = keras.saving.register_keras_serializable("tf_largeout", "ConvertedCausalLM")
@@ -238,11 +237,6 @@ def _token_embedding(model: Any) -> Any:
             f"The last layer of '{model.name}' must be '{embedding.name}' of its backbone. "
             f"Received: {last}. {_HOW}"
         )
-    _require_float32(embedding)
-    return embedding
-
-
-def _require_float32(embedding: Any) -> None:
     if not hasattr(embedding, "embeddings") or embedding.variable_dtype != "float32":
         raise TypeError(
             f"The weights of '{embedding.name}' must be float32 and not quantized. Received: "
@@ -250,6 +244,7 @@ def _require_float32(embedding: Any) -> None:
             'dtype="mixed_bfloat16" or "float32": Adam does not change weights in bfloat16, '
             "because its 1 - beta_2 ** step is 0 in this dtype."
         )
+    return embedding
 
 
 def _copy_rows_back(model: Any) -> None:

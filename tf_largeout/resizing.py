@@ -145,11 +145,7 @@ def _copy_others(
 
 
 def _class_output(model: keras.Model) -> ClassOutput:
-    """Returns the class output layer of a model, at any depth.
-
-    Raises:
-        ValueError: If the model does not have exactly one such layer.
-    """
+    """Returns the one class output layer of a model, at any depth."""
     if not isinstance(model, keras.Model):
         raise ValueError(
             f"`model` must be a keras.Model. Received: {model!r} (of type "
@@ -175,10 +171,6 @@ def _copy_of(
         `(model, head, compile_config)`: the copy with initial weights, not compiled; its class
         output layer; and the argument for `compile_from_config`, empty if the original model is
         not compiled.
-
-    Raises:
-        ValueError: If the model cannot be made from its config, or its sampler does not support
-            that number of classes.
     """
     with _attributes(head.changed_attributes(change)):
         config = keras.saving.serialize_keras_object(model)
@@ -206,7 +198,12 @@ def _copy_of(
 
 
 def _made(config: Config, model: keras.Model, change: ClassChange) -> keras.Model:
-    custom = {keras.saving.get_registered_name(one): one for one in _custom_classes(model)}
+    classes = {type(layer) for layer in keras_internals.all_layers(model)}
+    custom = {
+        keras.saving.get_registered_name(one): one
+        for one in classes
+        if not one.__module__.startswith("keras.")
+    }
     try:
         return keras.saving.deserialize_keras_object(config, custom, safe_mode=False)
     except ValueError as error:
@@ -239,22 +236,11 @@ def _leave_building_to_models(config: Config) -> None:
     if config.get("class_name") not in ("Sequential", "Functional"):
         return
     for layer in config["config"]["layers"]:
-        for one in (layer, _encoder_of_classes(layer)):
+        tower = layer.get("config", {}).get("embeddings")  # maybe an `ItemTower`
+        encoder = tower.get("config", {}).get("encoder") if isinstance(tower, dict) else None
+        for one in (layer, encoder or {}):
             one.pop("build_config", None)
             _leave_building_to_models(one)
-
-
-def _encoder_of_classes(layer: Config) -> Config:
-    """Returns the config of the encoder of an `ItemTower` in a layer's config; {} without."""
-    tower = layer.get("config", {}).get("embeddings")
-    encoder = tower.get("config", {}).get("encoder") if isinstance(tower, dict) else None
-    return encoder or {}
-
-
-def _custom_classes(model: keras.Model) -> set[type]:
-    """Returns the classes of a model's layers that are not defined by Keras."""
-    classes = {type(layer) for layer in keras_internals.all_layers(model)}
-    return {one for one in classes if not one.__module__.startswith("keras.")}
 
 
 def _require_compile_config(model: keras.Model) -> None:
@@ -271,7 +257,7 @@ def _require_compile_config(model: keras.Model) -> None:
 
 
 def _change_metrics(config: Any, change: ClassChange) -> None:
-    """_Changes the classes in the configs of metrics; counts of new classes are 0."""
+    """Changes the classes in the configs of metrics; counts of new classes are 0."""
     if isinstance(config, list | tuple):
         for part in config:
             _change_metrics(part, change)
@@ -306,9 +292,6 @@ def _copy_state(
             already have their values.
         change: Which classes are kept.
         changed: The `ClassChange` of each trainable variable of `after` whose rows have moved.
-
-    Raises:
-        ValueError: If a slot has another shape and does not belong to one of these variables.
     """
     for one, other in zip(_parts(before), _parts(after), strict=True):
         old, new = map(keras_internals.own_variables, (one, other))
@@ -339,17 +322,11 @@ def _parts(optimizer: keras.optimizers.Optimizer) -> Iterator[keras.optimizers.O
 
 
 class _Slots(NamedTuple):
-    """The slots of one kind that have a row per class.
+    """The slots of one kind that have a row per class."""
 
-    Attributes:
-        variables: The variable with the class rows, or its shards.
-        shards: The slot of each.
-        are_averages: Whether the slots are moving averages of the variables.
-    """
-
-    variables: Sequence[keras.Variable]
-    shards: Sequence[keras.Variable]
-    are_averages: bool
+    variables: Sequence[keras.Variable]  # the variable with the class rows, or its shards
+    shards: Sequence[keras.Variable]  # the slot of each
+    are_averages: bool  # whether the slots are moving averages of the variables
 
 
 def _slots_of_classes(
@@ -361,7 +338,9 @@ def _slots_of_classes(
         by_variable = {
             id(variable): slot
             for variable, slot in zip(variables, slots, strict=True)
-            if id(variable) in changed and _has_its_rows(slot, variable)
+            if id(variable) in changed
+            and isinstance(slot, keras.Variable)
+            and tuple(slot.shape[:1]) == tuple(variable.shape[:1])
         }
         for variable in variables:
             if id(variable) not in by_variable:
@@ -378,12 +357,6 @@ def _slots_of_classes(
             if variable is shards[0]:
                 slots_of_shards = [by_variable[id(shard)] for shard in shards]
                 yield _Slots(shards, slots_of_shards, are_averages)
-
-
-def _has_its_rows(slot: Any, variable: keras.Variable) -> bool:
-    if not isinstance(slot, keras.Variable):
-        return False
-    return tuple(slot.shape[:1]) == tuple(variable.shape[:1])
 
 
 def _move(before: Sequence[keras.Variable], slots: _Slots, changed: _Changes) -> None:

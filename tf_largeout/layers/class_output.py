@@ -22,14 +22,10 @@ from tf_largeout.steps.labels import excluded_ids
 from tf_largeout.steps.output_tag import Head, OutputTag, Ranking, are_logits_left_out
 from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables import (
-    bfloat16_rows,
-    initializers,
-    replicas,
-    saved_weights,
-)
+from tf_largeout.variables import bfloat16_rows, initializers, replicas, saved_weights
 from tf_largeout.wrong_arguments import OF_LAYERS, refuse_wrong_arguments
 
+_NOT_DENSE = (tf.SparseTensor, tf.RaggedTensor)
 MANY_LOGITS = 4 * 2**30  # bytes after which `predict` warns
 
 
@@ -111,14 +107,7 @@ class ClassOutput(keras.layers.Layer):
         self._ranking.follow(loss, replace=replace)
 
     def ranking_by(self, absolute: bool | None) -> str:
-        """Returns the ranking that an argument `absolute` selects.
-
-        Args:
-            absolute: Whether to rank by `|logit|`; None for the layer's `ranking`.
-
-        Raises:
-            ValueError: If `absolute` is neither a bool nor None.
-        """
+        """Returns the ranking that the argument `absolute` of `top_k` selects."""
         if boolean("absolute", absolute, or_none=True) is None:
             return self.ranking
         return "absolute" if absolute else "logit"
@@ -126,16 +115,10 @@ class ClassOutput(keras.layers.Layer):
     def probabilities(
         self, scores: Scores, absolute: bool | None = None
     ) -> Probabilities | None:
-        """Returns the function that converts scores of `top_k` to probabilities.
+        """Returns the function that converts scores of `top_k` to probabilities, or None.
 
-        A subclass overrides it if its probabilities are not a softmax of the scores.
-
-        Args:
-            scores: As in `top_k`; the result is None for "logit".
-            absolute: As in `top_k`.
-
-        Raises:
-            ValueError: As in `top_k`.
+        A subclass overrides it if its probabilities are not a softmax of the scores. Arguments
+        and errors are those of `top_k`.
         """
         one_of("scores", scores, SCORES)
         if scores == "sigmoid" and self.ranking_by(absolute) != "logit":
@@ -152,11 +135,7 @@ class ClassOutput(keras.layers.Layer):
         return functions.get(scores)
 
     def width_of(self, input_shape: Shape) -> int:
-        """Returns the last dimension of the input.
-
-        Raises:
-            ValueError: If the dimension is not known.
-        """
+        """Returns the last dimension of the input. Raises a ValueError if it is not known."""
         dim = input_shape[-1]
         if dim is None:
             raise ValueError(
@@ -176,13 +155,9 @@ class ClassOutput(keras.layers.Layer):
     ) -> keras.Variable:
         """Adds a weight whose rows the steps read, on a device that our ops support.
 
-        Args:
-            name: Name of the weight.
-            shape: Shape of the weight.
-            initializer: Initializer of the weight.
-            rows_dtype: "bfloat16" for rows that are rounded at random (`bfloat16_rows`); other
-                values for the variable dtype of the layer.
-            **kwargs: Arguments of `keras.layers.Layer.add_weight`.
+        `rows_dtype="bfloat16"` is for rows that are rounded at random (`bfloat16_rows`); others
+        have the variable dtype of the layer. The other arguments are those of
+        `keras.layers.Layer.add_weight`.
         """
         if rows_dtype == "bfloat16":
             return bfloat16_rows.add_rows(self, name, shape, initializer)
@@ -209,12 +184,9 @@ class ClassOutput(keras.layers.Layer):
         training: bool | None = None,
         exclude: tf.Tensor | None = None,
     ) -> OutputTag:
-        """Returns the tag that makes the steps of one call.
+        """Returns the tag that makes the steps of one call, see `call`.
 
-        Args:
-            features: Float `[..., dim]`, the input of the layer.
-            training: Whether the step trains; None if it is not known.
-            exclude: As in `call`.
+        `training` is None if it is not known.
         """
         if exclude is not None:
             exclude = excluded_ids(exclude, features, self.num_classes)
@@ -265,11 +237,7 @@ class ClassOutput(keras.layers.Layer):
         return [one for one in self.trainable_variables if len(one.shape) == 2]
 
     def queries(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns the vectors whose inner products with the class rows are the logits.
-
-        Args:
-            features: Float `[..., dim]`, the input of the layer.
-        """
+        """Returns the vectors whose inner products with the class rows are the logits."""
         return self.class_matrix.form.queries(features)
 
     def call(
@@ -278,7 +246,8 @@ class ClassOutput(keras.layers.Layer):
         training: bool | None = None,
         exclude: TensorLike | None = None,
     ) -> tf.Tensor:
-        self._require_dense(features)
+        if features.dtype == tf.string or isinstance(features, _NOT_DENSE):
+            self._refuse(features)
         # The dense reads are in a separate function. TensorFlow orders each read of a variable
         # before later updates of it. So in the outer function, the reads would run even if no
         # operation used the logits.
@@ -382,20 +351,13 @@ class ClassOutput(keras.layers.Layer):
                 f"features of shape {features.shape}. Pass the output of the layer before it, "
                 "not logits."
             )
-        scorer, queries = (
-            self.class_matrix.ranked_by(self.ranking_by(absolute)),
-            self.queries(features),
-        )
-        convert = self.probabilities(scores, absolute)
+        scorer = self.class_matrix.ranked_by(self.ranking_by(absolute))
+        queries, convert = self.queries(features), self.probabilities(scores, absolute)
         found, ids = exact_top_k(scorer, queries, k, exclude, allowed)
         return (found if convert is None else convert(found, queries, scorer)), ids
 
     def class_embeddings(self) -> tf.Tensor:
-        """Returns the class embeddings, `[num_classes, dim]`, without the bias.
-
-        Raises:
-            ValueError: If the layer is not built.
-        """
+        """Returns the class embeddings, `[num_classes, dim]`, without the bias."""
         self._require_built("class_embeddings")
         return self.class_matrix.values()
 
@@ -420,13 +382,8 @@ class ClassOutput(keras.layers.Layer):
     ) -> list[tuple[keras.layers.Layer, str, int]]:
         """Returns the attributes that must change in the configs for other classes.
 
-        `resize_classes` calls it on a built layer.
-
-        Args:
-            change: Which classes are kept.
-
-        Returns:
-            Triples of a layer, the name of its attribute, and the new value.
+        `resize_classes` calls it on a built layer. The result has triples of a layer, the name
+        of its attribute, and the new value.
         """
         return [(self, "num_classes", change.num_classes)]
 
@@ -493,20 +450,19 @@ class ClassOutput(keras.layers.Layer):
         layer._ranking = ranking
         return layer
 
-    def _require_dense(self, features: Any) -> None:
+    def _refuse(self, features: Any) -> None:
         if features.dtype == tf.string:
             raise ValueError(
                 f"`features` of layer '{self.name}' must be numbers. Received: strings of "
                 f"shape {features.shape}. Convert names to ids by keras.layers.StringLookup, "
                 "and ids to features by an encoder, such as keras.layers.Embedding."
             )
-        if isinstance(features, tf.SparseTensor | tf.RaggedTensor):
-            raise ValueError(
-                f"`features` of layer '{self.name}' must be a dense tensor [batch, ..., dim]. "
-                f"Received: a {type(features).__name__} of shape {features.shape}. Put a "
-                "keras.layers.Dense before the layer, or an EmbeddingBag for bags of ids. "
-                "`to_tensor()` pads ragged sequences."
-            )
+        raise ValueError(
+            f"`features` of layer '{self.name}' must be a dense tensor [batch, ..., dim]. "
+            f"Received: a {type(features).__name__} of shape {features.shape}. Put a "
+            "keras.layers.Dense before the layer, or an EmbeddingBag for bags of ids. "
+            "`to_tensor()` pads ragged sequences."
+        )
 
     def _require_built(self, method: str) -> None:
         if not self.built:

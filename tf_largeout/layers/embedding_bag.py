@@ -23,24 +23,16 @@ _Ids: TypeAlias = _Rows | dict[str, _Rows]
 
 
 class _FlatBags(NamedTuple):
-    """All bags as one list of `n` ids, without padding.
-
-    `bag`, int64 `[n]` and ascending, is the number of the bag of each id. `shape` is that of
-    the input without its last dimension.
-    """
+    """All bags as one list of `n` ids, without padding."""
 
     ids: tf.Tensor
-    bag: tf.Tensor
+    bag: tf.Tensor  # int64 [n], ascending: the number of the bag of each id
     weights: tf.Tensor | None
-    shape: tf.Tensor
+    shape: tf.Tensor  # of the input without its last dimension
 
 
 class IdLayer(keras.layers.Layer):
-    """Base of the layers that take ids `0 ... input_dim - 1`, and a padding id or None.
-
-    Raises:
-        ValueError: If `padding_id` is not an integer or None.
-    """
+    """Base of the layers that take ids `0 ... input_dim - 1`, and a padding id or None."""
 
     def __init__(self, input_dim: int, padding_id: int | None, **kwargs: Any) -> None:
         refuse_wrong_arguments(type(self).__name__, kwargs, OF_ID_LAYERS)
@@ -64,11 +56,7 @@ class IdLayer(keras.layers.Layer):
         return "int64"
 
     def require_dense_or_ragged(self, ids: Any) -> None:
-        """Raises a ValueError if `ids`, or the weights of ids, are a sparse tensor.
-
-        The values of such a tensor may be ids, or counts of the ids to which its columns
-        belong.
-        """
+        """Raises a ValueError if `ids`, or the weights of ids, are a sparse tensor."""
         if isinstance(ids, tf.SparseTensor) or getattr(ids, "sparse", False):
             raise ValueError(
                 f"Layer '{self.name}' takes padded or ragged ids, not sparse tensors. "
@@ -116,8 +104,6 @@ class EmbeddingBag(IdLayer):
     `tf.IndexedSlices` of the ids in the batch, so that an optimizer of `tf_largeout.optimizers`
     updates only the rows of these ids. There is no `embeddings_regularizer`, because it would
     read all rows in each step. Use the optimizer's `weight_decay` instead.
-
-    Example:
 
     ```python
     bags = np.array([[3, 1, 3, 0], [2, 0, 0, 0]])  # padded with 0
@@ -313,11 +299,9 @@ class EmbeddingBag(IdLayer):
         flat = [tf.reduce_prod(shape), tf.shape(ids, tf.int64)[-1]]
         ids = tf.reshape(tf.cast(ids, tf.int64), flat)
         padding_id = self.padding_id or 0
-        is_padding = (
-            tf.zeros_like(ids)
-            if self.padding_id is None
-            else tf.cast(ids == padding_id, tf.int64)
-        )
+        is_padding = tf.zeros_like(ids)
+        if self.padding_id is not None:
+            is_padding = tf.cast(ids == padding_id, tf.int64)
         # Padding becomes 0, then -1. Arithmetic is several times as fast as tf.where.
         used = ids - is_padding * padding_id if padding_id else ids
         ids = checks.passed([self.check_range(used)], used) - is_padding
@@ -332,8 +316,8 @@ class EmbeddingBag(IdLayer):
         else:
             # One factor per bag, also for its padding, whose weights the op ignores.
             count = tf.cast(flat[1] - sum_of_bags(is_padding), tf.float32)
-            factors = tf.math.reciprocal_no_nan(self._divisor_of_count(count))
-            factors = tf.broadcast_to(factors, flat)
+            divisor = count if self.combiner == "mean" else tf.sqrt(count)
+            factors = tf.broadcast_to(tf.math.reciprocal_no_nan(divisor), flat)
         return shape, bag_ops.bag_sums(table, ids, factors, weights is not None)
 
     def _combined_by_core_ops(
@@ -359,10 +343,6 @@ class EmbeddingBag(IdLayer):
         if self.combiner == "mean":
             return sum_of_bags(weights)
         return tf.sqrt(sum_of_bags(weights * weights))
-
-    def _divisor_of_count(self, count: tf.Tensor) -> tf.Tensor:
-        """Like `_divisor`, for `count` ids with weights of 1."""
-        return count if self.combiner == "mean" else tf.sqrt(count)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -424,9 +404,8 @@ class HashedBigrams(IdLayer):
         ids = self._in_range(tf.cast(ids, tf.int64))
         first, second = ids[..., :-1], ids[..., 1:]
         key = tf.cast(first * self.input_dim + second, tf.uint64)
-        mixed = tf.bitwise.right_shift(
-            key * tf.constant(_MULTIPLIER, tf.uint64), tf.constant(33, tf.uint64)
-        )
+        shift = tf.constant(33, tf.uint64)
+        mixed = tf.bitwise.right_shift(key * tf.constant(_MULTIPLIER, tf.uint64), shift)
         pairs = self.input_dim + tf.cast(mixed, tf.int64) % self.num_buckets
         if self.padding_id is not None:
             is_pair = (first != self.padding_id) & (second != self.padding_id)
@@ -443,9 +422,7 @@ class HashedBigrams(IdLayer):
 
     def _in_range(self, ids: tf.Tensor) -> tf.Tensor:
         """Checks the ids: an id that is too large would become the id of a pair."""
-        known = ids
-        if self.padding_id is not None:
-            known = tf.where(ids != self.padding_id, ids, 0)
+        known = ids if self.padding_id is None else tf.where(ids != self.padding_id, ids, 0)
         return checks.passed([self.check_range(known)], ids)
 
     def _check(self, ids: tf.Tensor | keras.KerasTensor) -> None:

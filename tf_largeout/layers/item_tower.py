@@ -14,7 +14,8 @@ from tf_largeout.arguments import boolean
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.tied_embeddings import layers_before
 from tf_largeout.types import Config, TensorLike
-from tf_largeout.variables import replicas
+from tf_largeout.variables.initializers import constant_initializer
+from tf_largeout.variables.replicas import local_variable
 
 # The weights of towers in a checkpoint.
 _FEATURES = re.compile(r"(^|/)features_0/\.ATTRIBUTES/VARIABLE_VALUE$")
@@ -120,7 +121,7 @@ class ItemTower(keras.layers.Layer):
                 name=f"features_{number}",
                 shape=array.shape,
                 dtype=str(array.dtype),
-                initializer=_initializer(array) if is_array else "zeros",
+                initializer=constant_initializer(array) if is_array else "zeros",
                 trainable=False,
                 autocast=False,
             )
@@ -160,21 +161,12 @@ class ItemTower(keras.layers.Layer):
         return super().__call__(ids, *args, **kwargs)
 
     def call(self, ids: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Returns the rows of classes.
-
-        Args:
-            ids: int64 `[n]`.
-            training: Whether the layers of the encoder, such as `Dropout`, run in training
-                mode.
-
-        Returns:
-            float32 `[n, dim]`.
-        """
-        values = [tf.gather(replicas.local_variable(one), ids) for one in self._values]
+        """Returns the rows of classes `ids`, int64 `[n]`, as float32 `[n, dim]`."""
+        values = [tf.gather(local_variable(one), ids) for one in self._values]
         rows = self.encoder(keras.tree.pack_sequence_as(self.__dict__["_given"], values))
         rows = tf.cast(rows, tf.float32)
         if self.free_rows is not None:
-            rows += tf.gather(replicas.local_variable(self.free_rows), ids)
+            rows += tf.gather(local_variable(self.free_rows), ids)
         return rows
 
     def find_encoder(self, features: TensorLike) -> None:
@@ -182,11 +174,8 @@ class ItemTower(keras.layers.Layer):
 
         The config of the output layer contains a copy of the encoder. If the encoder also
         encodes the inputs, `keras.models.clone_model` creates it twice. Then the layer of the
-        model with its name replaces the copy.
-
-        Args:
-            features: The input of the output layer, which is not built yet. If it is not
-                symbolic, no layer is found.
+        model with its name replaces the copy. `features` are the input of the output layer,
+        which is not built yet. If they are not symbolic, no layer is found.
         """
         for layer in layers_before(features):
             if layer is self.encoder:
@@ -195,23 +184,12 @@ class ItemTower(keras.layers.Layer):
                 self.__dict__["encoder"] = layer
 
     def changed_attribute(self, change: ClassChange) -> tuple[keras.layers.Layer, str, int]:
-        """Returns the attribute that must change, see `ClassOutput.changed_attributes`.
-
-        Raises:
-            ValueError: If `change.features` are not features of the new classes.
-        """
+        """Returns what must change, see `ClassOutput.changed_attributes`; checks features."""
         self._features_of_new(change)
         return self, "num_classes", change.num_classes
 
     def rows_of_new(self, change: ClassChange) -> dict[int, np.ndarray | None]:
-        """Returns the rows of new classes in the weights with a row per class.
-
-        Args:
-            change: The classes of the tower that was resized, and features of the new ones.
-
-        Returns:
-            By `id` of the weight: features of the new classes; None for the initial free rows.
-        """
+        """Returns the rows of new classes, by `id` of the weight; None for initial rows."""
         found: dict[int, np.ndarray | None] = dict(
             zip(map(id, self._values), self._features_of_new(change), strict=True)
         )
@@ -275,11 +253,7 @@ class ItemTower(keras.layers.Layer):
         super().load_own_variables(store)
 
     def require_fit(self, path: str) -> None:
-        """Raises a ValueError if a checkpoint lacks features, or this tower lacks free rows.
-
-        Args:
-            path: Path of the checkpoint.
-        """
+        """Raises a ValueError if a checkpoint lacks features, or this tower lacks free rows."""
         names = [name for name, _ in tf.train.list_variables(path)]
         num_features, num_free_rows = (
             sum(map(bool, map(kind.search, names))) for kind in (_FEATURES, _FREE_ROWS)
@@ -332,10 +306,6 @@ class ItemTower(keras.layers.Layer):
         return cls(**config)
 
 
-def _initializer(array: np.ndarray) -> Any:
-    return lambda shape, dtype: array
-
-
 def _as_array(value: Any) -> Any:
     """Returns features as an array; a symbolic tensor, from a config, stays as it is."""
     if isinstance(value, keras.KerasTensor):
@@ -350,11 +320,7 @@ def _as_array(value: Any) -> Any:
 
 
 def _as_numbers(value: Any) -> np.ndarray:
-    """Returns features as int64 or float32 `[n, ...]`.
-
-    Raises:
-        ValueError: If they are not finite numbers.
-    """
+    """Returns features, which must be finite numbers, as int64 or float32 `[n, ...]`."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or not array.ndim:
         raise ValueError(

@@ -9,7 +9,14 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import samplers
-from tf_largeout.arguments import MOST_CLASSES, boolean, real_number, whole_number
+from tf_largeout.arguments import (
+    MOST_CLASSES,
+    boolean,
+    memory_of_machine,
+    real_number,
+    require_memory,
+    whole_number,
+)
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_matrix import RowScorer
 from tf_largeout.classes.logit_form import LogitForm
@@ -17,20 +24,16 @@ from tf_largeout.classes.row_sources import RowSource, tables_of
 from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.classes.tower_rows import TowerRows
 from tf_largeout.keras_internals import RunningStep
-from tf_largeout.layers import large_output_arguments as arguments
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
 from tf_largeout.steps.compiled import are_unread
 from tf_largeout.steps.output_tag import SampledTag
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables import (
-    initializers,
-    saved_weights,
-    sharded_table,
-)
+from tf_largeout.variables import initializers, saved_weights, sharded_table
 from tf_largeout.variables.sharded_table import ShardedTable
 
+_LEARNED = "learned"
 _SCALE_OF_COSINES = 64.0  # of ArcFace
 
 
@@ -117,17 +120,11 @@ class LargeOutput(ClassOutput):
             be bfloat16, such as that of `keras.layers.Embedding(..., dtype="bfloat16")`. GPUs,
             and exact losses with compute_dtype="bfloat16", are not supported.
             `class_embeddings()`, `join_models` and indexes copy the rows in float32.
-        **kwargs: Arguments of `keras.layers.Layer`, and `ranking`. `ranking` says how `top_k`,
-            metrics and exports rank the classes: "logit", or "absolute" for `|logit|`. The
-            default is the ranking of the loss that trains the layer.
+        **kwargs: Arguments of `ClassOutput`.
 
-    Call arguments:
-        features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
-        training: Whether the step trains. If it does not, sampled losses are exact and take
-            O(num_classes) time. Pass `training=True` in your own training loop.
-
-    Output shape:
-        `[batch, ..., num_classes]`, of the layer's compute dtype.
+    The calls, and the other arguments, are those of `ClassOutput`. If a step does not train,
+    sampled losses are exact and take O(num_classes) time. Pass `training=True` in your own
+    training loop.
 
     Keras files store the weights by name. So `load_weights` also works for a layer with another
     sampler, or without a sampler. The state of the sampler is then not loaded.
@@ -166,14 +163,14 @@ class LargeOutput(ClassOutput):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.embeddings_dtype = arguments.checked_dtype(embeddings_dtype, self.variable_dtype)
+        self.embeddings_dtype = _checked_dtype(embeddings_dtype, self.variable_dtype)
         self.normalize = boolean("normalize", normalize)
-        self.scale = arguments.checked_scale(scale)
+        self.scale = _checked_scale(scale)
         self.logit_soft_cap = logit_soft_cap
         if logit_soft_cap is not None:
             self.logit_soft_cap = real_number("logit_soft_cap", logit_soft_cap, 0, False)
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
-        self.num_shards = arguments.checked_num_shards(
+        self.num_shards = _checked_num_shards(
             num_shards, self.num_classes, embeddings is not None
         )
         self.sampler = samplers.get(sampler, self.num_classes)
@@ -185,9 +182,7 @@ class LargeOutput(ClassOutput):
         if isinstance(embeddings, dict):
             embeddings = keras.saving.deserialize_keras_object(embeddings)
         if isinstance(embeddings, ItemTower):
-            self.tower = arguments.checked_tower(
-                embeddings, self.num_classes, self.embeddings_dtype
-            )
+            self.tower = _checked_tower(embeddings, self.num_classes, self.embeddings_dtype)
             refuse_initializer(embeddings_initializer)
         elif embeddings is not None:
             self._tied = TiedEmbeddings(
@@ -241,7 +236,7 @@ class LargeOutput(ClassOutput):
         else:
             source = self._add_tables(dim)
         scale: Any = _SCALE_OF_COSINES if self.normalize else 1.0
-        if self.scale == arguments.LEARNED:
+        if self.scale == _LEARNED:
             self.logit_scale = scale = self.add_class_weight(
                 "logit_scale", (), keras.initializers.Constant(math.log(scale))
             )
@@ -265,7 +260,7 @@ class LargeOutput(ClassOutput):
     def _add_tables(self, dim: int) -> RowSource:
         if self._tied is None:
             shape, dtype = (self.num_classes, dim), self.embeddings_dtype
-            arguments.require_memory_for(shape, dtype or self.variable_dtype)
+            _require_memory_for(shape, dtype or self.variable_dtype)
             self.embeddings = self.add_class_weight(
                 "embeddings", shape, self.embeddings_initializer, dtype
             )
@@ -303,14 +298,9 @@ class LargeOutput(ClassOutput):
                 "does not support num_shards above 1. Use a sampler of `tf_largeout`, all of "
                 "which support shards, or num_shards=1."
             )
-        embeddings = sharded_table.add_shards(
-            self,
-            "embeddings",
-            (self.num_classes, dim),
-            self.embeddings_initializer,
-            "embeddings_initializer",
-            self.embeddings_dtype,
-        )
+        shape, initializer = (self.num_classes, dim), self.embeddings_initializer
+        options = initializer, "embeddings_initializer", self.embeddings_dtype
+        embeddings = sharded_table.add_shards(self, "embeddings", shape, *options)
         biases = None
         if self.use_bias:
             biases = sharded_table.add_shards(
@@ -372,7 +362,7 @@ class LargeOutput(ClassOutput):
     def changed_attributes(
         self, change: ClassChange
     ) -> list[tuple[keras.layers.Layer, str, int]]:
-        arguments.checked_num_shards(self.num_shards, change.num_classes, is_tied=False)
+        _checked_num_shards(self.num_shards, change.num_classes, is_tied=False)
         changed = super().changed_attributes(change)
         if self._tied is not None:
             changed.append(self._tied.changed_attribute(change))
@@ -449,3 +439,89 @@ class LargeOutput(ClassOutput):
             "logit_soft_cap": self.logit_soft_cap,
             "embeddings_dtype": self.embeddings_dtype,
         }
+
+
+def _checked_scale(scale: float | str | None) -> float | str | None:
+    """Returns `scale`; a number as a float."""
+    if scale is None or (isinstance(scale, str) and scale == _LEARNED):
+        return scale
+    if isinstance(scale, str):
+        raise ValueError(
+            f"`scale` must be a number above 0, 'learned' or None. Received: scale={scale!r}."
+        )
+    return real_number("scale", scale, least=0, allow_least=False)
+
+
+def _checked_tower(
+    tower: ItemTower, num_classes: int, embeddings_dtype: str | None
+) -> ItemTower:
+    """Returns `tower`, which must have one row per class."""
+    if embeddings_dtype not in (None, "float32"):
+        raise ValueError(
+            "An ItemTower computes the class rows in float32. Received: both an ItemTower and "
+            f"embeddings_dtype='{embeddings_dtype}'. Leave one of them out."
+        )
+    if tower.num_classes != num_classes:
+        raise ValueError(
+            f"`embeddings` must have the features of all {num_classes} classes. Received: an "
+            f"ItemTower of {tower.num_classes} classes."
+        )
+    if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        raise ValueError(
+            "An ItemTower does not support several replicas. Received: a strategy with "
+            f"{tf.distribute.get_strategy().num_replicas_in_sync}. Train on one device."
+        )
+    return tower
+
+
+def _checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int:
+    """Returns `num_shards` as an int, from 1 to `num_classes`; 1 for tied embeddings."""
+    count = whole_number("num_shards", num_shards)
+    if count > num_classes:
+        raise ValueError(
+            "`num_shards` must be at most the number of classes, so that each shard has one. "
+            f"Received: num_shards={count}, num_classes={num_classes}."
+        )
+    if is_tied and count > 1:
+        raise ValueError(
+            "`num_shards` must be 1 if `embeddings` is given, because the rows of another "
+            f"layer or of an ItemTower have no shards. Received: num_shards={count}. Leave "
+            "`embeddings` out, or use num_shards=1."
+        )
+    return count
+
+
+def _checked_dtype(embeddings_dtype: Any, variable_dtype: str) -> str | None:
+    """Returns `embeddings_dtype` as a string, or None."""
+    if embeddings_dtype is None:
+        return None
+    try:
+        dtype = keras.backend.standardize_dtype(embeddings_dtype)
+    except (ValueError, TypeError):
+        dtype = None
+    if dtype not in ("bfloat16", variable_dtype):
+        raise ValueError(
+            f"`embeddings_dtype` must be 'bfloat16', or '{variable_dtype}' or None for the "
+            "variable dtype of the layer's dtype policy. Received: embeddings_dtype="
+            f"{embeddings_dtype!r}. (float16 overflows above 65,504, bfloat16 never does.)"
+        )
+    return dtype
+
+
+def _require_memory_for(shape: tuple[int, int], dtype: str) -> None:
+    """Raises an error for a matrix of class rows that does not fit into this machine.
+
+    Rows that can be on a GPU or on another machine are not checked.
+    """
+    if tf.distribute.has_strategy() or tf.config.get_visible_devices("GPU"):
+        return
+    numbers = shape[0] * shape[1]
+    advice = "Lower the width of the features, or use several machines (`num_shards`)."
+    if dtype == "float32" and 2 * numbers < memory_of_machine():
+        advice = f'`embeddings_dtype="bfloat16"` takes half of this. {advice}'
+    require_memory(
+        numbers * tf.as_dtype(dtype).size,
+        f"The matrix of {shape[0]:,} class rows of width {shape[1]} in {dtype}, without the "
+        "state of the optimizer, takes",
+        advice,
+    )
