@@ -151,9 +151,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             beta_2=self.beta_2,
             epsilon=self.epsilon,
             weight_decay=step.weight_decay,
-            last_step=self._last_steps[index_of(self, variable)]
-            if self.decay_skipped
-            else None,
+            last_step=self._last_steps[place] if self.decay_skipped else None,
             step=number,
             rounding=step.rounding,
         )
