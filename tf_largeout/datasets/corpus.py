@@ -122,13 +122,8 @@ class Corpus(Storable):
 def cached(path: pathlib.Path, kind: type[_Kind], parse: Callable[[], _Kind]) -> _Kind:
     """Returns the object stored at `path`, or calls `parse()` and stores its result there.
 
-    A killed run never leaves an incomplete file. If the file is damaged, the source is parsed
-    again. If it cannot be written, a warning is logged, and the result is not stored.
-
-    Args:
-        path: Path of the stored object. Missing parent folders are created.
-        kind: Class of the object.
-        parse: Function without arguments that returns the object.
+    If the file is damaged, the source is parsed again. If it cannot be written, a warning is
+    logged, and the result is not stored.
     """
     stored = _stored(path)
     if stored is not None:

@@ -63,23 +63,17 @@ class Dataset:
     def class_text(self, class_id: SupportsIndex) -> str:
         """Returns one readable line that describes a class.
 
-        Args:
-            class_id: Integer in `[0, num_classes)`.
-
         Raises:
-            IndexError: If `class_id` is out of range.
+            IndexError: If `class_id` is not in `[0, num_classes)`.
             TypeError: If `class_id` is not an integer.
         """
         return self.corpus.class_texts[checked_index("class_id", class_id, self.num_classes)]
 
     def test_text(self, index: SupportsIndex) -> str:
-        """Returns one readable line that describes an example of `test`.
-
-        Args:
-            index: Position of the example in `test`, an integer in `[0, num_test)`.
+        """Returns one readable line that describes an example of `test`, by its position.
 
         Raises:
-            IndexError: If `index` is out of range.
+            IndexError: If `index` is not in `[0, num_test)`.
             TypeError: If `index` is not an integer.
         """
         position = checked_index("index", index, self.num_test)
@@ -183,15 +177,13 @@ def examples_dataset(
 
 
 def _held_out(corpus: Corpus, fraction: float, single_label: bool) -> np.ndarray:
-    """Returns bool `[num_train]`: which examples of the training split are for validation.
-
-    With single labels, a class keeps at least one training example.
-    """
+    """Returns bool `[num_train]`: which examples of the training split are for validation."""
     hashes = corpus.group_hashes[: corpus.num_train]
     result = hashes < np.uint64(int(fraction * 2**64))
     if single_label:
         labels = corpus.labels.values[: corpus.num_train]
         remaining = np.bincount(labels[~result], minlength=corpus.num_classes)
+        # A class keeps at least one training example.
         result &= remaining[labels] > 0
     return result
 

@@ -1,8 +1,4 @@
-"""Fast `tf.data` pipelines of corpora.
-
-Whole batches are gathered from arrays in memory. Each epoch draws one permutation, so elements
-pass neither through Python nor through a shuffle buffer.
-"""
+"""`tf.data` pipelines that gather whole batches from memory, by a permutation per epoch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,12 +16,8 @@ _MAX_PADDING = 4  # Maximum size of padded rows, relative to the rows without pa
 class Rows:
     """Rows of different lengths in CPU memory, padded when they are gathered.
 
-    Args:
-        ragged: The rows.
-        dtype: Dtype of the values.
-        padding: Value that fills short rows.
-        width: Pads all rows to this width in advance, because they are then faster to gather,
-            unless that needs too much memory. 0: a result is as wide as its longest row.
+    All rows are padded to `width` in advance, because they are then faster to gather, unless
+    that needs too much memory. With a width of 0, a result is as wide as its longest row.
     """
 
     def __init__(
@@ -43,13 +35,7 @@ class Rows:
                 )
 
     def padded(self, rows: tf.Tensor, limit: int | None = None) -> tf.Tensor:
-        """Returns rows as a matrix of at least 1 column.
-
-        Args:
-            rows: int64 row indices.
-            limit: Maximum number of values per row; further values are dropped. None for no
-                limit.
-        """
+        """Returns rows by index as a matrix of at least 1 column, of at most `limit` values."""
         found = tf.gather(self._rows, rows)
         if self._is_padded:
             return found
@@ -66,9 +52,7 @@ class Rows:
 class Pipeline:
     """Makes `tf.data` datasets from subsets of a corpus.
 
-    Args:
-        corpus: A `Corpus`.
-        single_label: Whether labels are `[batch_size]` instead of padded rows.
+    With `single_label`, labels are `[batch_size]` instead of padded rows.
     """
 
     def __init__(self, corpus: Corpus, single_label: bool) -> None:
@@ -86,30 +70,21 @@ class Pipeline:
         shuffle_seed: int | None = None,
         max_labels: int | None = None,
     ) -> tf.data.Dataset:
-        """Returns batches `(features, labels)` of the given examples, as `Dataset` describes.
+        """Returns `batches` of `(features, labels)`, as `Dataset` describes.
 
         If the numbers of features differ much, a batch is only as wide as its longest row.
-
-        Args:
-            examples: int64 indices of examples, in the order to use.
-            batch_size: Examples per batch, or None for single examples. The last batch may be
-                smaller.
-            shuffle_seed: Integer for a new permutation in each epoch, the same in each run;
-                None for the order of `examples`.
-            max_labels: Maximum number of labels per example; further labels are dropped. None
-                for no limit.
+        Labels of an example after `max_labels` are dropped.
         """
-        return batches(
-            examples, batch_size, shuffle_seed, lambda rows: self._batch(rows, max_labels)
-        )
 
-    def _batch(self, rows: tf.Tensor, max_labels: int | None) -> tuple[Any, tf.Tensor]:
-        features = self._ids.padded(rows)
-        if self._weights is not None:
-            features = {"ids": features, "weights": self._weights.padded(rows)}
-        if self._single_label:
-            return features, self._labels.first(rows)
-        return features, self._labels.padded(rows, limit=max_labels)
+        def batch(rows: tf.Tensor) -> tuple[Any, tf.Tensor]:
+            features = self._ids.padded(rows)
+            if self._weights is not None:
+                features = {"ids": features, "weights": self._weights.padded(rows)}
+            if self._single_label:
+                return features, self._labels.first(rows)
+            return features, self._labels.padded(rows, limit=max_labels)
+
+        return batches(examples, batch_size, shuffle_seed, batch)
 
 
 def batches(
@@ -118,14 +93,14 @@ def batches(
     shuffle_seed: int | None,
     gather: Callable[[tf.Tensor], Any],
 ) -> tf.data.Dataset:
-    """Returns batches of the given examples. Each batch is gathered from memory in one call.
+    """Returns batches of examples, each gathered from memory in one call.
 
     Args:
         examples: int64 indices of examples, in the order to use.
         batch_size: Examples per batch, or None for single examples. The last batch may be
             smaller.
-        shuffle_seed: An integer. Each epoch has another order, and all runs with this integer
-            have the same orders. None keeps the order of `examples`.
+        shuffle_seed: An integer, for another order in each epoch, but not in each run. None
+            keeps the order of `examples`.
         gather: Function that maps indices from `examples` to a batch.
     """
     chunk = min(batch_size or _UNBATCHED_CHUNK, max(len(examples), 1))
@@ -152,12 +127,8 @@ def epochs(
 ) -> tf.data.Dataset:
     """Returns a dataset of known length whose epochs have different seeds.
 
-    Args:
-        epoch: Function that returns the batches of an epoch, from a seed, int64 `[2]`, or None.
-        num_batches: Batches per epoch.
-        shuffle_seed: An integer that determines the seeds of all epochs. None calls `epoch`
-            with None.
-        unbatched: Number of examples, to return single examples. None for batches.
+    `epoch` returns the batches of an epoch, from a seed, int64 `[2]`, or None. `unbatched` is
+    the number of examples, to return single examples; None for batches.
     """
     if shuffle_seed is None:
         result = epoch(None)
@@ -166,16 +137,11 @@ def epochs(
         result = _with_cardinality(seeds.batch(2).take(1).flat_map(epoch), num_batches)
     if unbatched is not None:
         result = _with_cardinality(result.unbatch(), unbatched)
-    return result.with_options(_options()).prefetch(2)
+    options = tf.data.Options()  # one thread: a batch takes microseconds
+    options.threading.private_threadpool_size = 1
+    options.autotune.enabled = False
+    return result.with_options(options).prefetch(2)
 
 
 def _with_cardinality(dataset: tf.data.Dataset, cardinality: int) -> tf.data.Dataset:
     return dataset.apply(tf.data.experimental.assert_cardinality(cardinality))
-
-
-def _options() -> tf.data.Options:
-    """Returns options for one thread. A batch takes microseconds; the model needs the cores."""
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = 1
-    options.autotune.enabled = False
-    return options

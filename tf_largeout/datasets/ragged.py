@@ -71,11 +71,7 @@ class Ragged:
         return self.from_lengths(values, lengths)
 
     def filtered(self: _Rows, kept: np.ndarray) -> _Rows:
-        """Returns the rows without some values.
-
-        Args:
-            kept: bool, one per element of `values`.
-        """
+        """Returns the rows without the values that are not `kept`, a bool each."""
         kept_before = np.concatenate([[0], np.cumsum(kept)])
         return type(self)(self.values[kept], kept_before[self.offsets])
 

@@ -37,23 +37,14 @@ def progress(*arguments: Any, **options: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Folders:
-    """The folders of a dataset.
-
-    Attributes:
-        manual: Source files, downloaded or copied there by hand (tfds's `manual_dir`).
-        parsed: Parsed sources.
-    """
+    """The folders of a dataset: sources (tfds's `manual_dir`), and parsed sources."""
 
     manual: pathlib.Path
     parsed: pathlib.Path
 
     @classmethod
     def of_data_dir(cls, data_dir: str | os.PathLike[str] | None = None) -> "Folders":
-        """Returns the folders that tfds uses for a `data_dir`.
-
-        Args:
-            data_dir: Folder of the datasets. The default is as in tfds: the value of the
-                environment variable `TFDS_DATA_DIR`, or else `~/tensorflow_datasets`.
+        """Returns the folders that tfds uses for a `data_dir`, with its default.
 
         Raises:
             ValueError: If `data_dir` is not the path of a local folder.
@@ -85,24 +76,17 @@ def local_folder(data_dir: Any) -> pathlib.Path:
 
 @dataclasses.dataclass(frozen=True)
 class SourceFile:
-    """A file that `keras.utils.get_file` downloads.
-
-    Attributes:
-        url: Address of the file. It ends with the name of the file.
-        sha256: Checksum of the file, hexadecimal.
-    """
+    """A file that `keras.utils.get_file` downloads; its address ends with its name."""
 
     url: str
     sha256: str
 
     @property
     def name(self) -> str:
-        """The name of the file."""
         return self.url.rpartition("/")[2]
 
     @property
     def by_hand(self) -> str:
-        """How to get the file by hand."""
         return f"Download {self.url} (sha256 {self.sha256})."
 
     def ensure(self, folder: pathlib.Path) -> pathlib.Path:

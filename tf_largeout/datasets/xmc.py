@@ -93,10 +93,9 @@ def parse(train_path: pathlib.Path, test_path: pathlib.Path) -> Corpus:
 
 @dataclasses.dataclass(frozen=True)
 class XmcFile:
-    """The content of a file. Features and labels have the same numbers as in the file.
+    """The content of a file, with its numbers of features and labels.
 
     Attributes:
-        num_features, num_labels: As in the header.
         features: int32 feature numbers, one row per example.
         weights: float32, the value of each of `features.values`.
         labels: int32 label numbers, one row per example, without repeats.
@@ -112,12 +111,7 @@ class XmcFile:
 
 
 def read(path: pathlib.Path) -> XmcFile:
-    """Reads a file and returns an `XmcFile`.
-
-    Raises:
-        SourceFileError: If the file cannot be read, is damaged or is truncated. The message
-            shows the line and what was expected.
-    """
+    """Reads a file; a `SourceFileError` shows the wrong line and what was expected."""
     try:
         with open(path, encoding="ascii", errors="surrogateescape") as file:
             sizes = _header(file.readline(_MAX_HEADER), path)
@@ -125,14 +119,8 @@ def read(path: pathlib.Path) -> XmcFile:
     except OSError as error:
         raise SourceFileError(f"{path} cannot be read: {error}.") from error
     labels, features, weights, texts = rows
-    return XmcFile(
-        num_features=sizes[1],
-        num_labels=sizes[2],
-        features=_joined(features),
-        weights=np.concatenate([np.zeros(0, np.float32), *weights]),
-        labels=_joined(labels),
-        hashes=md5_uint64(texts),
-    )
+    values = np.concatenate([np.zeros(0, np.float32), *weights])
+    return XmcFile(*sizes[1:], _joined(features), values, _joined(labels), md5_uint64(texts))
 
 
 def _header(line: str, path: pathlib.Path) -> tuple[int, ...]:

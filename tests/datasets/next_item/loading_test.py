@@ -13,7 +13,7 @@ import pytest
 from tests.datasets.sources import pinned
 from tests.reference import histories as reference
 from tf_largeout import datasets
-from tf_largeout.datasets.next_item import files, readers
+from tf_largeout.datasets.next_item import files
 
 ROWS = [
     ("3", "NA", 40),  # A name that pandas would take for a missing value.
@@ -69,8 +69,8 @@ def _named_histories(data):
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("format, name", TEXTS)
 def test_text_formats(format, name, compressed, tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "CHUNK", 3)
-    monkeypatch.setattr(readers, "LINES", 3)
+    monkeypatch.setattr(files, "CHUNK", 3)
+    monkeypatch.setattr(files, "LINES", 3)
     content = TEXTS[format, name].encode()
     if compressed and format in ZIPPED:
         path = tmp_path / ("ml-x.zip" if format == "movielens" else "x.zip")
@@ -97,7 +97,7 @@ def _write_flat(path, rows, **more):
 
 
 def test_yambda_flat(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "BATCH", 3)
+    monkeypatch.setattr(files, "BATCH", 3)
     _write_flat(tmp_path / "likes.parquet", YAMBDA)
     data = datasets.interactions(tmp_path, "yambda")
     expected = reference.histories([tuple(map(str, row[:2])) + row[2:] for row in YAMBDA])
@@ -120,7 +120,7 @@ def test_yambda_with_several_events(events, tmp_path):
 
 @pytest.mark.parametrize("has_events", [False, True])
 def test_yambda_sequential(has_events, tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "BATCH", 64)  # One user at a time.
+    monkeypatch.setattr(files, "BATCH", 64)  # One user at a time.
     columns = {"uid": [1, 2, 3], "timestamp": [[1, 2, 9], [], [4]]}
     columns["item_id"] = [[5, 6, 5], [], [7]]
     if has_events:

@@ -1,28 +1,21 @@
-"""The functions `interactions`, `ml_100k` and `ml_100k_ratings`, and the published formats."""
+"""Files of interactions and ratings in their published formats."""
 
 import contextlib
 import dataclasses
 import gzip
 import hashlib
+import json
 import os
 import pathlib
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import IO, cast
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.datasets.next_item.interactions import Interactions
-from tf_largeout.datasets.next_item.readers import (
-    Chunk,
-    Columns,
-    Layout,
-    read_delimited,
-    read_json_lines,
-    read_yambda,
-)
 from tf_largeout.datasets.sources import (
     Folders,
     SourceFile,
@@ -31,6 +24,12 @@ from tf_largeout.datasets.sources import (
     progress,
 )
 
+CHUNK = 1_000_000  # rows of delimited text
+LINES = 100_000  # of JSON
+BATCH = 65_536  # rows of Yambda, which are users in the folder `sequential`
+_COLUMNS = ["uid", "item_id", "timestamp"]
+_EVENT = "event_type"  # Only in multi_event.parquet of Yambda.
+
 # It contains MovieLens-100K in a folder.
 WHEEL = SourceFile(
     "https://files.pythonhosted.org/packages/ab/fe/7d606cb7cd2b166a36b100cb9435d21014ceee16c192d9"
@@ -38,6 +37,28 @@ WHEEL = SourceFile(
     "9c9948202011f37eb0a7c6768129313f00d6403ad221ec940d5e2d5d5f33a407",
 )
 _FOLDER = "recbole/dataset_example/ml-100k"
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The columns of a text file, by position or by their names in the header.
+
+    With `is_date`, times look like 2010-10-19T23:55:27Z. Otherwise they are numbers.
+    """
+
+    separator: str
+    user: int | str
+    item: int | str
+    time: int | str
+    is_date: bool = False
+
+    def __str__(self) -> str:
+        separator = {"\t": "tabs", ",": "commas", ":": "'::'"}[self.separator]
+        if isinstance(self.user, int):
+            return f"a user, an item and a time, separated by {separator}"
+        columns = f"{self.user}, {self.item}, {self.time}"
+        return f"the columns {columns}, which a header names, separated by {separator}"
+
 
 _AMAZON_2018 = ("reviewerID", "asin", "unixReviewTime")
 _AMAZON_2023 = ("user_id", "parent_asin", "timestamp")
@@ -58,14 +79,11 @@ _MOVIELENS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Format:
-    """A published format.
+class Format(NamedTuple):
+    """A published format: patterns of the names of its files, the preferred ones first.
 
-    Attributes:
-        files: Patterns of the names of its files, the preferred ones first.
-        layout: Layout of its text files. None for MovieLens, whose layouts depend on the name.
-        fields: Names of the fields of its JSON files.
+    The layout is that of its text files; None for MovieLens, where it depends on the name. The
+    fields are those of its JSON files.
     """
 
     files: tuple[str, ...]
@@ -87,12 +105,19 @@ FORMATS = {
 }
 
 
-def find_file(path: pathlib.Path, name: str) -> pathlib.Path:
-    """Returns the file of a format: `path`, or the only such file in the folder `path`.
+class Chunk(NamedTuple):
+    """Some interactions of a file: columns of strings or integers, and float64 times.
 
-    Raises:
-        SourceFileError: If the folder contains no such file, or several.
+    A time of NaN stands for a value that is not a time.
     """
+
+    users: np.ndarray
+    items: np.ndarray
+    times: np.ndarray
+
+
+def find_file(path: pathlib.Path, name: str) -> pathlib.Path:
+    """Returns the file of a format: `path`, or the only such file in the folder `path`."""
     if path.is_file():
         return path
     patterns = FORMATS[name].files
@@ -113,8 +138,7 @@ def find_file(path: pathlib.Path, name: str) -> pathlib.Path:
 def opened(path: pathlib.Path, format: str) -> Iterator[tuple[IO[bytes], str]]:
     """Opens a file, a gzip file, or the file of a format in a zip archive; yields its name too.
 
-    Raises:
-        SourceFileError: Within the context, if the file is damaged.
+    Within the context, a damaged file raises a `SourceFileError`.
     """
     try:
         if path.suffix in (".zip", ".whl"):
@@ -242,8 +266,150 @@ def _chunks(path: pathlib.Path, format: str, events: Sequence[str] | None) -> It
         yield from read_delimited(file, path, layout)
 
 
+class Columns:
+    """Collects chunks. Takes 16 bytes per interaction, and stores each name once."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path, self._num = path, 0
+        self._users: dict[Any, int] = {}  # names and their numbers
+        self._items: dict[Any, int] = {}
+        self._chunks: list[Chunk] = []
+
+    def add(self, chunk: Chunk) -> None:
+        """Adds a chunk. Raises a `SourceFileError` if a value is missing or invalid."""
+        is_wrong = ~np.isfinite(chunk.times)
+        for values in (chunk.users, chunk.items):
+            if values.dtype.kind not in "iu":
+                is_wrong |= (values == "") | (values != values)
+        if is_wrong.any():
+            row = int(np.argmax(is_wrong))
+            raise SourceFileError(
+                f"Expected a user, an item and a time in each row of {self._path}. Row "
+                f"{self._num + row + 1:,} has the user {str(chunk.users[row])[:60]!r} and the "
+                f"item {str(chunk.items[row])[:60]!r}, and a value is missing or the time is "
+                "not valid. The file may be damaged. Download it again."
+            )
+        users, items = _numbered(self._users, chunk.users), _numbered(self._items, chunk.items)
+        self._chunks.append(Chunk(users, items, chunk.times))
+        self._num += len(chunk.users)
+
+    def interactions(self, k_core: int) -> Interactions:
+        """Returns the interactions of all chunks."""
+        if not self._num:
+            raise SourceFileError(f"{self._path} contains no interactions. Download it again.")
+        users, items, times = map(np.concatenate, zip(*self._chunks, strict=True))
+        self._chunks.clear()
+        user_names, item_names = (
+            np.array([str(name) for name in numbers], object)
+            for numbers in (self._users, self._items)
+        )
+        return Interactions.from_numbers(users, items, times, user_names, item_names, k_core)
+
+    def __len__(self) -> int:
+        return self._num
+
+
+def _numbered(known: dict[Any, int], values: np.ndarray) -> np.ndarray:
+    """Returns int32 `[n]`, the numbers of names, in the order of their first appearance."""
+    import pandas as pd
+
+    codes, distinct = pd.factorize(values)
+    numbers = [known.setdefault(name, len(known)) for name in distinct.tolist()]
+    return np.array(numbers, np.int32)[codes]
+
+
+def read_delimited(file: IO[bytes], path: pathlib.Path, layout: Layout) -> Iterator[Chunk]:
+    """Yields the interactions of a text file in chunks of a million rows."""
+    with needed_by_datasets():
+        import pandas as pd
+    names = [layout.user, layout.item, layout.time]
+    try:
+        chunks = pd.read_csv(
+            file,
+            sep=layout.separator,
+            header=0 if isinstance(layout.user, str) else None,
+            usecols=names,
+            dtype=str,
+            keep_default_na=False,
+            chunksize=CHUNK,
+        )
+        for chunk in chunks:
+            users, items, times = (chunk[name] for name in names)
+            if layout.is_date:
+                dates = pd.to_datetime(times, format="%Y-%m-%dT%H:%M:%SZ", errors="coerce")
+                times = (dates - pd.Timestamp(0)) / pd.Timedelta(seconds=1)
+            times = pd.to_numeric(times, errors="coerce").to_numpy(np.float64)
+            yield Chunk(users.to_numpy(object), items.to_numpy(object), times)
+    except pd.errors.EmptyDataError as error:
+        raise SourceFileError(f"{path} is empty. Download it again.") from error
+    except ValueError as error:  # also pandas' ParserError, and UnicodeDecodeError
+        raise SourceFileError(
+            f"Expected {path} to be text whose rows contain {layout}. Reading it failed with: "
+            f"{error}"
+        ) from error
+
+
+def read_json_lines(
+    file: IO[bytes], path: pathlib.Path, fields: tuple[str, str, str]
+) -> Iterator[Chunk]:
+    """Yields the interactions of a file of JSON objects in chunks of 100,000 lines."""
+    user, item, time = fields
+    rows: list[tuple[str, str, float]] = []
+    for number, line in enumerate(file, start=1):
+        try:
+            if line.strip():
+                review = json.loads(line)
+                rows.append((str(review[user]), str(review[item]), float(review[time])))
+        except (ValueError, KeyError, TypeError) as error:
+            raise SourceFileError(
+                f"Expected line {number:,} of {path} to be a JSON object with the fields "
+                f"{', '.join(fields)}. It begins with {line[:60]!r}: {error!r}."
+            ) from error
+        if len(rows) == LINES:
+            yield _chunk_of(rows)
+            rows = []
+    if rows:
+        yield _chunk_of(rows)
+
+
+def _chunk_of(rows: list[tuple[str, str, float]]) -> Chunk:
+    users, items, times = zip(*rows, strict=True)
+    return Chunk(np.array(users, object), np.array(items, object), np.array(times))
+
+
+def read_yambda(path: pathlib.Path, events: Sequence[str] | None) -> Iterator[Chunk]:
+    """Yields the interactions of a Parquet file of the folder `flat` or `sequential`."""
+    with needed_by_datasets():
+        import pyarrow.parquet
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            missing = [name for name in _COLUMNS if name not in names]
+            if missing:
+                raise SourceFileError(
+                    f"Expected the columns {', '.join(_COLUMNS)} in {path}. It lacks "
+                    f"{', '.join(missing)}, and has {', '.join(names)}."
+                )
+            columns = [name for name in (*_COLUMNS, _EVENT) if name in names]
+            # Few users at a time, because histories have up to tens of thousands of events.
+            is_flat = not pyarrow.types.is_nested(file.schema_arrow.field("item_id").type)
+            for batch in file.iter_batches(BATCH if is_flat else BATCH // 64, columns=columns):
+                found = batch.to_pandas()
+                if not is_flat:
+                    found = found.explode(columns[1:]).dropna()
+                if events is not None and _EVENT in columns:
+                    found = found[found[_EVENT].isin(events)]
+                users, items, times = (found[name].to_numpy(np.int64) for name in _COLUMNS)
+                yield Chunk(users, items, times.astype(np.float64))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise SourceFileError(
+            f"Expected {path} to be a Parquet file of Yambda. Reading it failed with: {error} "
+            "Download it again."
+        ) from error
+
+
 def _check_archive(path: pathlib.Path) -> None:
-    """Raises a `SourceFileError` if a published zip file of MovieLens has another md5."""
+    """Raises an error if a published zip file of MovieLens has another md5."""
     expected, _ = _MOVIELENS.get(path.stem, (None, None))
     found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
     if expected not in (None, found):
@@ -254,10 +420,7 @@ def _check_archive(path: pathlib.Path) -> None:
 
 
 def _check_number(path: pathlib.Path, num_ratings: int) -> None:
-    """Raises a `SourceFileError` if a file in a folder like ml-1m is not complete.
-
-    GroupLens publishes no checksums of the extracted files.
-    """
+    """Raises an error if a file in a folder like ml-1m, which has no checksum, is too short."""
     _, expected = _MOVIELENS.get(path.parent.name, (None, None))
     if expected not in (None, num_ratings):
         raise SourceFileError(

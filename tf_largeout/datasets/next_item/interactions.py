@@ -68,14 +68,8 @@ class Interactions:
                 "`users`, `items` and `times` must have the same length. Received columns of "
                 f"length {', '.join(map(str, lengths))}."
             )
-        return cls.from_numbers(
-            user_numbers,
-            item_numbers,
-            when,
-            user_names.astype(str),
-            item_names.astype(str),
-            k_core,
-        )
+        names = user_names.astype(str), item_names.astype(str)
+        return cls.from_numbers(user_numbers, item_numbers, when, *names, k_core)
 
     @classmethod
     def from_numbers(
@@ -87,14 +81,7 @@ class Interactions:
         item_names: np.ndarray,
         k_core: int = 1,
     ) -> "Interactions":
-        """Creates `Interactions` of users and items that already have numbers.
-
-        Users and items are indices of `user_names` and `item_names`, which are strings. `times`
-        and `k_core` are as in `from_columns`.
-
-        Raises:
-            ValueError: If no interactions are left.
-        """
+        """Like `from_columns`, for users and items that are indices of the given names."""
         k_core = whole_number("k_core", k_core)
         rows, kept_users, kept_items = histories(users, items, times, k_core)
         if not len(rows.values):
@@ -211,7 +198,7 @@ def _times(times: Sequence[Any] | np.ndarray) -> np.ndarray:
 def histories(
     users: np.ndarray, items: np.ndarray, times: np.ndarray | None, k_core: int
 ) -> tuple[Ragged, np.ndarray, np.ndarray]:
-    """Sorts interactions by user and time. The arguments are those of `from_numbers`.
+    """Sorts interactions by user and time.
 
     Returns:
         `(rows, kept_users, kept_items)`: the items of each user, int32 ids from 1; the old
@@ -223,7 +210,7 @@ def histories(
     order = np.lexsort(keys)
     kept_users, lengths = np.unique(users[order], return_counts=True)
     rows = Ragged.from_lengths(items[order], lengths)
-    counts = np.bincount(items, minlength=items.max(initial=-1) + 1)
+    counts = np.bincount(items)
     # Items that occur only among the held out ones follow all others.
     by_training, _ = frequency_order(training_counts(rows, len(counts)))
     by_training = by_training[counts[by_training] > 0]

@@ -155,7 +155,7 @@ class LeaveOneOut:
 def leave_one_out(
     rows: Ragged, length: int, num_evaluated: int | None, seed: int
 ) -> LeaveOneOut:
-    """Splits the histories `rows`. The arguments are those of `Interactions.leave_one_out`."""
+    """Splits histories; see `Interactions.leave_one_out`."""
     users = np.flatnonzero(rows.lengths > HELD_OUT)
     x, y = _training_windows(rows, length)
     if not len(users) or not len(x):
@@ -222,10 +222,8 @@ class Buckets:
 
     Attributes:
         bucket: int64 `[num_sequences]`, the bucket of each sequence.
-        starts: int64 `[num_batches + 1]`. Of the sequences sorted by bucket, batch `i` has
-            those from `starts[i]` to `starts[i + 1]`.
-        widths: int64 `[num_batches]`, the length of the longest sequence in the bucket of each
-            batch.
+        starts: int64 `[num_batches + 1]`, where batches start, of sequences sorted by bucket.
+        widths: int64 `[num_batches]`, the longest length in the bucket of each batch.
     """
 
     bucket: np.ndarray
@@ -234,14 +232,10 @@ class Buckets:
 
     @classmethod
     def of(cls, lengths: np.ndarray, sizes: np.ndarray, batch_size: int) -> "Buckets":
-        """Groups sequences into at most `NUM_WIDTHS` buckets.
+        """Groups sequences of `lengths`, int64 `[n]`, into at most `NUM_WIDTHS` buckets.
 
-        Args:
-            lengths: int64 `[num_sequences]`, each at least 1.
-            sizes: int64 `[num_sequences]`. Ones give batches of an equal number of sequences,
-                `lengths` batches of an equal number of items.
-            batch_size: The maximum total size of a batch is this number times the mean of
-                `sizes`.
+        The maximum total size of a batch is `batch_size` times the mean of `sizes`: ones for
+        batches of equally many sequences, `lengths` for batches of equally many items.
         """
         most = batch_size * sizes.mean()
         widths = bucket_widths(lengths, sizes, most, NUM_WIDTHS)
@@ -259,16 +253,10 @@ class Buckets:
 def bucket_widths(
     lengths: np.ndarray, sizes: np.ndarray, least: float, num_widths: int
 ) -> np.ndarray:
-    """Returns the widths of the buckets with the least padding.
+    """Returns the widths of at most `num_widths` buckets with the least padding, ascending.
 
-    Args:
-        lengths: int64 `[num_sequences]`, each at least 1.
-        sizes: int64 `[num_sequences]`.
-        least: Minimum total size of each bucket, if there are several buckets.
-        num_widths: Maximum number of buckets.
-
-    Returns:
-        int64 `[num_buckets]`, increasing: the length of the longest sequence of each bucket.
+    `least` is the minimum total size of each of several buckets. A width is the length of the
+    longest sequence of the bucket.
     """
     longest = int(lengths.max())
     number = np.cumsum(np.bincount(lengths))  # of sequences of at most this length
@@ -297,11 +285,8 @@ def batches_by_length(
 ) -> tf.data.Dataset:
     """Returns a dataset of the batches of `buckets`, each gathered from memory in one call.
 
-    Args:
-        buckets: The batches.
-        shuffle_seed: Seed of the order of sequences in a bucket, and of batches, which differs
-            between epochs. None sorts by bucket.
-        gather: Function that returns a batch, from indices of sequences and the width, int64.
+    `shuffle_seed` orders the sequences in a bucket, and the batches; None sorts by bucket.
+    `gather` returns a batch, from indices of sequences and the width, int64.
     """
     num_batches = len(buckets.widths)
     with tf.device("CPU:0"):
