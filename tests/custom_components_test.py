@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests import harness
 from tf_largeout import layers, losses, metrics, optimizers, samplers
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassMatrix
 from tf_largeout.search.inverted_file import InvertedFile
 from tf_largeout.variables.initializers import constant_initializer
 

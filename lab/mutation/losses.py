@@ -50,7 +50,7 @@ FAULTS = [
     ),
     Fault(
         "a class of the head counts again if the tail also draws it",
-        "tf_largeout/steps/candidates.py",
+        "tf_largeout/steps/step.py",
         "no_effect = tf.concat([no_effect, ids], axis=1)",
         "no_effect = tf.concat([no_effect, ids[:, :0]], axis=1)",
         ("tests/losses/head_and_tail_test.py", *_ALL),

@@ -23,7 +23,7 @@ from lab.shared.plots import draw_hardness
 from lab.shared.samplers import SAMPLERS
 from tf_largeout.layers import LargeOutput
 from tf_largeout.losses import SampledSoftmaxLoss, SoftmaxLoss
-from tf_largeout.steps.candidates import score_candidates
+from tf_largeout.steps.step import score_candidates
 
 OF_IDS = ("mean logit", "softmax mass", "median rank")
 OF_LOSS = ("partition error", "effective sample", "gradient bias", "gradient error")

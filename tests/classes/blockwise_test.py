@@ -10,8 +10,7 @@ from tests.papers.hierarchical.hierarchical_problem import PARTITIONS, Problem
 from tests.reference import class_scan as reference
 from tf_largeout import layers, losses, metrics
 from tf_largeout.classes import blockwise
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.class_scorer import ClassMatrix, ClassScorer
 
 pytestmark = pytest.mark.portable
 

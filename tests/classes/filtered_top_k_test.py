@@ -14,7 +14,7 @@ from tests.slow import slow_but
 from tf_largeout import layers
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.best_scores import best_left
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassMatrix
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.retrieval import BruteForceIndex, predict_top_k
 

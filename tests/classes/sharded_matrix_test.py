@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tests.reference import class_scan as reference
 from tests.slow import slow_but
-from tf_largeout.classes.class_matrix import ClassMatrix, RowScorer
+from tf_largeout.classes.class_scorer import ClassMatrix, RowScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.classes.row_sources import RowSource, tables_of
 from tf_largeout.variables import sharded_table

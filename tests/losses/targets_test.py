@@ -11,7 +11,7 @@ from tests.losses.table import BATCH, DIM, N, Problem
 from tests.reference import losses as reference
 from tests.slow import slow_but
 from tf_largeout import layers, losses, samplers
-from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.class_scorer import RowScorer
 from tf_largeout.classes.row_sources import RowSource, tables_of
 
 RNG = np.random.default_rng(4)

@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import samplers
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassMatrix
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout_tests")

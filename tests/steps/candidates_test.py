@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 
 from tests import harness
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassMatrix
 from tf_largeout.sampled_values import HeadAndTail
-from tf_largeout.steps.candidates import score_candidates
+from tf_largeout.steps.step import score_candidates
 
 N, DIM, LOWEST = 30, 4, np.finfo(np.float32).min
 RNG = np.random.default_rng(0)

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.class_sums import DenseRows
-from tf_largeout.classes.logit_form import unit_length
 from tf_largeout.classes.row_sources import (
     OwnPass,
     Products,
@@ -16,6 +15,7 @@ from tf_largeout.classes.row_sources import (
     Table,
     new_rows,
     tables_of,
+    unit_length,
 )
 from tf_largeout.keras_internals import running_step
 from tf_largeout.ops import row_ops

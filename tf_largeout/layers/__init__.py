@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.class_scorer import ClassMatrix, ClassScorer
 from tf_largeout.keras_internals import compile_names
 from tf_largeout.keras_names import register_for_compile
 from tf_largeout.layers.class_output import ClassOutput

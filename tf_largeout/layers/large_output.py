@@ -18,9 +18,8 @@ from tf_largeout.arguments import (
     whole_number,
 )
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.classes.class_matrix import RowScorer
-from tf_largeout.classes.logit_form import LogitForm
-from tf_largeout.classes.row_sources import RowSource, tables_of
+from tf_largeout.classes.class_scorer import RowScorer
+from tf_largeout.classes.row_sources import LogitForm, RowSource, tables_of
 from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.classes.tower_rows import TowerRows
 from tf_largeout.keras_internals import RunningStep

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from tf_largeout.lazy_names import papers_name
+from tf_largeout.losses.base import SampledLoss, TaggedLoss, softmax_cross_entropy
 from tf_largeout.losses.binary_losses import (
     NCELoss,
     NegativeSamplingLoss,
@@ -13,8 +14,6 @@ from tf_largeout.losses.binary_losses import (
     negative_sampling_loss,
     sigmoid,
 )
-from tf_largeout.losses.cross_entropy import softmax_cross_entropy
-from tf_largeout.losses.sampled_loss import SampledLoss
 from tf_largeout.losses.softmax_losses import (
     DecoupledSoftmaxLoss,
     MarginSoftmaxLoss,
@@ -27,8 +26,7 @@ from tf_largeout.losses.softmax_losses import (
     sampled_softmax_loss,
     softmax,
 )
-from tf_largeout.losses.tagged_loss import TaggedLoss
-from tf_largeout.steps.candidates import Candidates
+from tf_largeout.steps.step import Candidates
 
 if TYPE_CHECKING:
     from tf_largeout.papers.factored.losses import (

@@ -7,11 +7,9 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from tf_largeout.arguments import one_of, real_number
-from tf_largeout.losses.cross_entropy import target_weights
-from tf_largeout.losses.sampled_loss import ProductOptions, SampledLoss, SampledOptions
-from tf_largeout.steps.candidates import Candidates
+from tf_largeout.losses.base import ProductOptions, SampledLoss, SampledOptions, target_weights
 from tf_largeout.steps.labels import first_occurrences
-from tf_largeout.steps.step import SampledStep
+from tf_largeout.steps.step import Candidates, SampledStep
 from tf_largeout.types import Config
 
 

@@ -8,12 +8,18 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from tf_largeout.arguments import boolean, one_of, real_number
-from tf_largeout.losses.cross_entropy import CrossEntropy, softmax_cross_entropy
-from tf_largeout.losses.sampled_loss import ProductOptions, SampledLoss, SampledOptions
-from tf_largeout.losses.tagged_loss import COMPUTE_DTYPES, LossOptions, TaggedLoss
-from tf_largeout.steps.candidates import Candidates
+from tf_largeout.losses.base import (
+    COMPUTE_DTYPES,
+    CrossEntropy,
+    LossOptions,
+    ProductOptions,
+    SampledLoss,
+    SampledOptions,
+    TaggedLoss,
+    softmax_cross_entropy,
+)
 from tf_largeout.steps.labels import first_occurrences
-from tf_largeout.steps.step import SampledStep, Step
+from tf_largeout.steps.step import Candidates, SampledStep, Step
 from tf_largeout.types import Config, TensorLike
 
 _NEED_THE_PARTITION = "need correct_positive=False, to estimate the sum over all classes."

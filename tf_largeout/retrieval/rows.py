@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES
 from tf_largeout.classes.best_scores import NOTHING, are_large, highest
-from tf_largeout.classes.class_matrix import ClassMatrix, RowScorer
-from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.classes.class_scorer import ClassMatrix, ClassScorer, RowScorer
 from tf_largeout.classes.filtered_top_k import as_float32, exact_top_k
 from tf_largeout.classes.quantized_rows import (
     CODE_OF_ZERO,

@@ -10,11 +10,10 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.best_scores import NOTHING, best_left, highest, search_without
-from tf_largeout.classes.class_matrix import RowScorer
-from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.logit_form import LogitForm
+from tf_largeout.classes.class_scorer import ClassScorer, RowScorer
 from tf_largeout.classes.probabilities import AllScores
 from tf_largeout.classes.quantized_rows import packed_source, quantized_products
+from tf_largeout.classes.row_sources import LogitForm
 from tf_largeout.retrieval import ClassLists
 from tf_largeout.retrieval.inverted_file_index import search_until_full
 

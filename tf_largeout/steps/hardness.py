@@ -7,9 +7,9 @@ import tensorflow as tf
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.steps.candidates import Candidates, absolute_or_lowest, score_candidates
 from tf_largeout.steps.labels import Labels
 from tf_largeout.steps.output_tag import Head, SampledTag
+from tf_largeout.steps.step import Candidates, absolute_or_lowest, score_candidates
 
 
 def hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.reference import kernel_tree as reference
 from tests.search.rows import BIAS, DIM, NUM_ROWS, QUERIES, ROWS, add_weight, kept_weights
 from tests.slow import slow_but
-from tf_largeout.classes.logit_form import unit_length
+from tf_largeout.classes.row_sources import unit_length
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
 
 pytestmark = pytest.mark.portable

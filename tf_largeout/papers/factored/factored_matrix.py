@@ -6,8 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_matrix import RowScorer
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, RowScorer
 from tf_largeout.classes.row_sources import Products, RowSource, Table, new_rows
 from tf_largeout.papers.factored.factored_output_ops import (
     FactoredState,

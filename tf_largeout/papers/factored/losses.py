@@ -7,8 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number
-from tf_largeout.losses.cross_entropy import target_weights
-from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.losses.base import TaggedLoss, target_weights
 from tf_largeout.papers.factored.factored_step import (
     FactoredStep,
 )

@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics
+from tf_largeout.classes.class_scorer import ClassMatrix, ClassScorer, ClassStatistics
 from tf_largeout.variables.replicas import local_variable
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tf_largeout.arguments import MOST_CLASSES, boolean, whole_number
 from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.classes.class_matrix import ClassMatrix
+from tf_largeout.classes.class_scorer import ClassMatrix
 from tf_largeout.classes.probabilities import Probabilities, Scores
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.ops.inverted_file_ops import inverted_file_fitted, packed_shapes

@@ -7,8 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.classes.class_scorer import ClassStatistics
-from tf_largeout.losses.cross_entropy import CrossEntropy, softmax_cross_entropy
-from tf_largeout.losses.tagged_loss import TaggedLoss
+from tf_largeout.losses.base import CrossEntropy, TaggedLoss, softmax_cross_entropy
 from tf_largeout.papers.hierarchical.clustered_matrix import LogProbabilityScorer
 from tf_largeout.steps.output_tag import OutputTag
 from tf_largeout.steps.step import Step

@@ -11,8 +11,7 @@ from tf_largeout.arguments import MOST_CLASSES, whole_number
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.classes.class_matrix import ClassMatrix
-from tf_largeout.classes.class_scorer import ClassStatistics
+from tf_largeout.classes.class_scorer import ClassMatrix, ClassStatistics
 from tf_largeout.papers.hierarchical.clustered_matrix import LogProbabilityScorer
 from tf_largeout.papers.hierarchical.hierarchical_output import LogProbabilityOutput
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike

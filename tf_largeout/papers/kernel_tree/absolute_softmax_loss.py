@@ -4,11 +4,9 @@ import keras
 import tensorflow as tf
 from typing_extensions import Unpack
 
-from tf_largeout.losses.cross_entropy import CrossEntropy
-from tf_largeout.losses.sampled_loss import SampledLoss, SampledOptions
+from tf_largeout.losses.base import CrossEntropy, SampledLoss, SampledOptions
 from tf_largeout.losses.softmax_losses import sampled_softmax_loss, with_labels
-from tf_largeout.steps.candidates import Candidates, absolute_or_lowest
-from tf_largeout.steps.step import SampledStep
+from tf_largeout.steps.step import Candidates, SampledStep, absolute_or_lowest
 from tf_largeout.types import Config, TensorLike
 
 

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.classes.logit_form import unit_length
+from tf_largeout.classes.row_sources import unit_length
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
 from tf_largeout.papers.kernel_tree.kernel_trees import KernelTrees
 from tf_largeout.sampled_values import DRAWS, LEAST_COUNT, HeadAndTail, SampledValues

@@ -7,11 +7,16 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from tf_largeout.arguments import one_of, real_number
-from tf_largeout.losses.cross_entropy import softmax_cross_entropy, target_weights
-from tf_largeout.losses.sampled_loss import ProductOptions, SampledLoss, SampledOptions
+from tf_largeout.losses.base import (
+    ProductOptions,
+    SampledLoss,
+    SampledOptions,
+    softmax_cross_entropy,
+    target_weights,
+)
 from tf_largeout.losses.softmax_losses import sampled_softmax_loss
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES
-from tf_largeout.steps.candidates import Candidates
+from tf_largeout.steps.step import Candidates
 from tf_largeout.types import Config
 
 FORMS = ("logistic", "hinge")
