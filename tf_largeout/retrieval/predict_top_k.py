@@ -1,4 +1,4 @@
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import keras
 import numpy as np
@@ -15,6 +15,9 @@ from tf_largeout.classes.filtered_top_k import (
 from tf_largeout.classes.probabilities import SCORES, Scores
 from tf_largeout.steps.output_tag import require_model, tag_and_mask
 from tf_largeout.types import TensorLike
+
+if TYPE_CHECKING:
+    from tf_largeout.layers import ClassOutput
 
 
 class TopKIndex(Protocol):
@@ -211,7 +214,10 @@ class _Finder(keras.Model):
         return tf.where(has_position, scores, none), tf.where(has_position, ids, -1)
 
     def _best(
-        self, layer: Any, features: tf.Tensor, exclude: tf.Tensor | tf.RaggedTensor | None
+        self,
+        layer: "ClassOutput",
+        features: tf.Tensor,
+        exclude: tf.Tensor | tf.RaggedTensor | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         require_width(self.sparse_exclude, layer.num_classes)
         if self._index is None:
@@ -261,7 +267,7 @@ def _refuse_one_row_for_positions(
         )
 
 
-def _require_same_classes(index: TopKIndex, layer: Any) -> None:
+def _require_same_classes(index: TopKIndex, layer: "ClassOutput") -> None:
     for name in ("num_classes", "dim"):
         own, expected = getattr(index, name, None), getattr(layer.class_matrix, name)
         if own is not None and own != expected:

@@ -47,10 +47,9 @@ class Rows:
     ) -> None:
         # TensorFlow keeps 34 KB per variable name. Without `name`, Keras creates a new name.
         own = {"name": "rows", "trainable": False, "dtype": "float32", "autocast": False}
-        self._variables = [
-            None if one is None else keras.Variable(one, **own) for one in (embeddings, bias)
-        ]
-        self.matrix: RowScorer = ClassMatrix(*self._variables, "index")
+        variable = keras.Variable(embeddings, **own)
+        biases = None if bias is None else keras.Variable(bias, **own)
+        self.matrix: RowScorer = ClassMatrix(variable, biases, "index")
         self.alive = alive
 
     @classmethod
@@ -70,12 +69,12 @@ class Rows:
         return cls(in_place(arrays["embeddings"]), bias, np.array(arrays["alive"]))
 
     def packed(self) -> "Rows":
-        """Returns these rows with a `PackedMatrix`, a byte more per number, if it is faster."""
-        embeddings = self._variables[0]
-        if embeddings.shape[1] < _LEAST_WIDTH or devices.is_on_gpu(embeddings):
+        """Returns these rows with an 8-bit copy, a byte more per number, if it is faster."""
+        [table] = self.matrix.shards()
+        if table.dim < _LEAST_WIDTH or devices.is_on_gpu(table.embeddings):
             return self
         rows = copy.copy(self)
-        rows.matrix = ClassMatrix(*self._variables, "index", is_packed=True)
+        rows.matrix = ClassMatrix(table.embeddings, table.bias, "index", is_packed=True)
         return rows
 
     def arrays(self) -> dict[str, np.ndarray]:

@@ -157,12 +157,12 @@ class BlockedProducts:
 class ServedIndex(Protocol):
     """What the custom export needs from an index, such as a `retrieval.LSHIndex`."""
 
-    def require_rows(self, scorer: Any) -> None:
+    def require_rows(self, scorer: ClassScorer) -> None:
         """Raises a ValueError unless the index contains the classes of this `ClassScorer`."""
 
     def best_of(
         self,
-        scorer: Any,
+        scorer: ClassScorer,
         queries: tf.Tensor,
         k: int | tf.Tensor,
         exclude: tf.Tensor | None = None,

@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_int8, one_of, whole_number
+from tf_largeout.classes.class_matrix import RowScorer
 from tf_largeout.classes.probabilities import Scores
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import class_names as class_names_file
@@ -222,9 +223,9 @@ def _everything(
     # read.
     of_ops = [weight.value for weight in layer.weights]
     of_ops += [] if index is None else index.variables()
-    if getattr(layer, "tower", None) is not None:
-        matrix: Any = layer.class_matrix
-        of_ops += [one for one in matrix.variables() if one is not None]
+    if isinstance(layer.class_matrix, RowScorer):  # an ItemTower has a copy of its rows
+        for table in layer.class_matrix.source.tables():
+            of_ops += [one for one in table.variables() if one is not None]
     variables += [variable for variable in of_ops if id(variable.handle) in read]
     everything = tf.Module()
     # By handle, because both a mirrored variable and its replica's variable may occur.
