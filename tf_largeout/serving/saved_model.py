@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import is_int8, one_of, whole_number
-from tf_largeout.classes.class_matrix import RowScorer
+from tf_largeout.classes.class_scorer import RowScorer
 from tf_largeout.classes.probabilities import Scores
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving import class_names as class_names_file
