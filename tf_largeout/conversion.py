@@ -231,7 +231,9 @@ def _token_embedding(model: Any) -> Any:
             "embeddings=layer, use_bias=False). See 'Replace a trained Dense layer' in the "
             "guide on saving."
         )
-    last = layer_before(model.output) if isinstance(model.output, keras.KerasTensor) else None
+    last: Any = (
+        layer_before(model.output) if isinstance(model.output, keras.KerasTensor) else None
+    )
     if last is not embedding:
         raise ValueError(
             f"The last layer of '{model.name}' must be '{embedding.name}' of its backbone. "

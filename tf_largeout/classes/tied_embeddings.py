@@ -148,7 +148,7 @@ class TiedEmbeddings:
         Raises:
             ValueError: If the layer cannot be made from its config with another number of rows.
         """
-        layer: Any = self.layer
+        layer: keras.layers.Layer = self.layer
         if layer is None:
             self.serialize()  # raises the error
         if getattr(layer, "input_dim", None) != change.num_before:

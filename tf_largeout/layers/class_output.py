@@ -102,7 +102,7 @@ class ClassOutput(keras.layers.Layer):
         """How classes are ranked: "logit", "absolute" or "taylor"."""
         return self._ranking.value
 
-    def follow(self, loss: Any, *, replace: bool = True) -> None:
+    def follow(self, loss: object, *, replace: bool = True) -> None:
         """Ranks classes by the `ranking` of a loss, see `Ranking.follow`."""
         self._ranking.follow(loss, replace=replace)
 

@@ -4,7 +4,7 @@ import functools
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import keras
 import tensorflow as tf
@@ -262,28 +262,16 @@ def distinct_in_row(ids: tf.Tensor) -> tf.Tensor:
 class SearchStart:
     """Decides in which training step a sampler starts to search, and reports the start.
 
-    Without `step`, the search starts in step
+    `step` is the `start_step` of a `HardNegativeSampler`. With None, most labels have rarely
+    occurred if fewer than half of the labels of the first batch have occurred 15 more times.
+    Before the search starts, the model learns as much from random negatives, in less time per
+    step. The rule does not depend on the loss or on the number of negatives. It starts the
+    search early if most labels belong to few classes, and later if all classes are about
+    equally frequent. lab/negatives/README.md compares it with other starts.
 
-        num_classes / 200, at least 100 and at most 1,000.
-
-    It starts later, but no later than at three times this step, if fewer than half of the
-    labels of the first batch have occurred 15 more times by then. Before the search starts, the
-    model learns as much from random negatives, in less time per step. The rule does not depend
-    on the loss or on the number of negatives. It starts the search early if most labels belong
-    to few classes, and later if all classes are about equally frequent. lab/negatives/README.md
-    compares it with other starts.
-
-    In the first step with a search, a line on stderr names the layer, the sampler and the step.
-    A default summary writer gets the step as the scalar `LAYER/search_start`, if the package
-    tensorboard is installed. Under a `tf.distribute` strategy, only the first replica reports.
-    The state is a weight of the layer: in a resumed run the search starts in the same step as
-    in an uninterrupted run, and the start is not reported again.
-
-    Args:
-        step: Number of the step, from 0 and below 2^63, or None for the rule above. With 0, the
-            start is not reported.
-        has_tail: Whether there are negatives without the search. If not, the search starts in
-            step 0, and `step` must be 0 or None.
+    Under a `tf.distribute` strategy, only the first replica reports the start. The state is a
+    weight of the layer: in a resumed run the search starts in the same step as in an
+    uninterrupted run. Without a tail, the search starts in step 0.
     """
 
     def __init__(self, step: int | None = 0, has_tail: bool = True) -> None:
@@ -413,15 +401,7 @@ def default_step(num_classes: int) -> int:
     return min(max(num_classes // _CLASSES_PER_STEP, _EARLIEST), _LATEST)
 
 
-class _Structure(Protocol):
-    """A search structure over the rows of one table."""
-
-    @property
-    def build(self) -> Callable[..., None]:
-        """Creates its state, from `num_rows`, arguments of its own and an `AddWeight`."""
-
-
-_Part = TypeVar("_Part", bound=_Structure)
+_Part = TypeVar("_Part")
 _Found = TypeVar("_Found")
 
 
@@ -445,7 +425,8 @@ class SearchShards(Generic[_Part]):
 
         It calls `part.build(num_rows, *arguments, add_weight)`.
         """
-        for table, part in zip(self.tables, self.parts, strict=True):
+        parts: list[Any] = self.parts
+        for table, part in zip(self.tables, parts, strict=True):
             add_weight = functools.partial(sampler.add_weight, layer, shard=table)
             part.build(table.num_rows, *arguments, add_weight)
 

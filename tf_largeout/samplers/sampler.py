@@ -28,7 +28,7 @@ class ClassLayer(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the layer, for messages."""
+        """Its name, for messages."""
 
     @property
     def num_classes(self) -> int:
@@ -44,9 +44,6 @@ class ClassLayer(Protocol):
 
     def next_seed(self) -> tf.Tensor:
         """Returns int64 `[2]`, which differs from call to call and from replica to replica."""
-
-    def add_weight(self, *args: Any, **kwargs: Any) -> keras.Variable:
-        """Creates a weight, as `keras.layers.Layer.add_weight`."""
 
 
 class Sampler:
@@ -139,7 +136,7 @@ class Sampler:
 
     def add_weight(
         self,
-        layer: ClassLayer,
+        layer: keras.layers.Layer,
         name: str,
         shape: tuple[int, ...],
         dtype: str,

@@ -3,6 +3,7 @@
 import inspect
 import logging
 import weakref
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import keras
@@ -52,7 +53,7 @@ def check_compiled(layer: OutputLayer, model: keras.Model, training: bool | None
         _check_optimizer(layer, model, losses if places else keras.tree.flatten(loss))
 
 
-def _warn_of_probabilities(layer: OutputLayer, loss: Any) -> None:
+def _warn_of_probabilities(layer: OutputLayer, loss: Callable[..., Any] | str) -> None:
     """Warns if a Keras loss treats the logits of a layer as probabilities."""
     if isinstance(loss, str):
         loss = keras_internals.compile_names(keras.losses.get)[loss]
@@ -141,7 +142,7 @@ def _check_optimizer(layer: OutputLayer, model: keras.Model, losses: list[Any]) 
     )
 
 
-def _changes_some_rows(loss: Any, layer: OutputLayer) -> bool:
+def _changes_some_rows(loss: Callable[..., Any] | str | None, layer: OutputLayer) -> bool:
     """Returns whether the gradient of a loss has only rows of some classes.
 
     A model without a compiled loss has another one, which is not known.

@@ -48,7 +48,7 @@ class Ranking:
         """How classes are ranked: "logit", "absolute" or "taylor"."""
         return self.given or self.of_loss or "logit"
 
-    def follow(self, loss: Any, *, replace: bool = True) -> None:
+    def follow(self, loss: object, *, replace: bool = True) -> None:
         """Ranks by the `ranking` of a loss. The given ranking takes precedence.
 
         Args:
@@ -82,7 +82,7 @@ class StepSampler(Protocol):
         self,
         features: TensorLike | None,
         labels: TensorLike,
-        layer: Any,
+        layer: "Head",
         previous: TensorLike | None = None,
     ) -> Sample: ...
 
@@ -90,7 +90,7 @@ class StepSampler(Protocol):
         self,
         features: TensorLike | None,
         labels: TensorLike,
-        layer: Any,
+        layer: "Head",
         previous: TensorLike | None = None,
     ) -> Sample: ...
 

@@ -29,7 +29,7 @@ class RoundedInitializer:
 
 
 def add_rows(
-    layer: Any, name: str, shape: Shape, initializer: InitializerLike
+    layer: keras.layers.Layer, name: str, shape: Shape, initializer: InitializerLike
 ) -> keras.Variable:
     """Adds a bfloat16 weight to a layer, with the rounded values of a float32 weight.
 

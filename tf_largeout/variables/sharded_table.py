@@ -217,7 +217,7 @@ def require_placement(layer: str, num_shards: int) -> None:
 
 
 def add_shards(
-    layer: Any,
+    layer: keras.layers.Layer,
     name: str,
     shape: tuple[int, ...],
     initializer: Initializer,

@@ -40,12 +40,10 @@ class FactoredRanking(Ranking):
         super().__init__(given)
         self.epsilon: float | None = None
 
-    def follow(self, loss: Any, *, replace: bool = True) -> None:
-        before = self.of_loss
+    def follow(self, loss: object, *, replace: bool = True) -> None:
+        before, ranking = self.of_loss, getattr(loss, "ranking", None)
         super().follow(loss, replace=replace)
-        if getattr(loss, "ranking", None) is not None and (
-            replace or before in (None, loss.ranking)
-        ):
+        if ranking is not None and (replace or before in (None, ranking)):
             self.epsilon = getattr(loss, "epsilon", None)
 
     def get_config(self) -> Config:
@@ -111,7 +109,7 @@ class FactoredStep(Step):
                 "loss and call `evaluate`; or pass `absolute=False` to the metric, for the "
                 "perplexity of the softmax of the logits."
             )
-        loss: Any = self.loss
+        loss: keras.losses.Loss = self.loss
         if absolute is not None or not getattr(loss, "is_cross_entropy", False):
             return super().known_cross_entropies(bool(absolute))
         if self.training and ("spheres", id(self.labels)) not in self.shared:

@@ -1,7 +1,6 @@
 """The spherical family of losses: they need only sums of the logits and of their squares."""
 
 import math
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -10,8 +9,10 @@ from tf_largeout.arguments import real_number
 from tf_largeout.losses.base import TaggedLoss, target_weights
 from tf_largeout.papers.factored.factored_step import (
     FactoredStep,
+    FactoredTag,
 )
 from tf_largeout.steps.labels import Labels
+from tf_largeout.steps.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
@@ -242,8 +243,8 @@ class SquaredErrorLoss(SphericalLoss):
         super().__init__(reduction, name, dtype, ignore_class)
         self.unobserved_weight = real_number("unobserved_weight", unobserved_weight, 0.0)
 
-    def labels(self, tag: Any, y_true: TensorLike) -> Labels:
-        if isinstance(y_true, tf.SparseTensor):
+    def labels(self, tag: OutputTag, y_true: TensorLike) -> Labels:
+        if isinstance(y_true, tf.SparseTensor) and isinstance(tag, FactoredTag):
             return tag.sparse_targets(y_true)
         return super().labels(tag, y_true)
 
