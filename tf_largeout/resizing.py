@@ -69,11 +69,9 @@ def resize_classes(
         The new model, compiled if `model` is.
 
     Raises:
-        ValueError: If `num_classes` is out of range, `kept` is not a vector of distinct old
-            ids, or `initializer` is not an initializer or such an array. It is also raised if
-            the model is not built, does not have exactly one class output layer, or cannot be
-            made from its config with this number of classes; and if `features` or `initializer`
-            do not fit the layer: an `ItemTower` needs features of all new classes.
+        ValueError: If an argument is out of range or does not fit the layer; or if the model is
+            not built, does not have exactly one class output layer, or cannot be made from its
+            config with this number of classes.
     """
     head = _class_output(model)
     if not head.built:
@@ -96,7 +94,7 @@ def resize_classes(
 
 
 def _check_source_of_rows(head: ClassOutput, initializer: Any, features: Any) -> None:
-    has_tower = getattr(head, "tower", None) is not None
+    has_tower = head.tower is not None
     if has_tower and initializer is not None:
         raise ValueError(
             f"An ItemTower computes the rows of layer '{head.name}' from features. Received: "

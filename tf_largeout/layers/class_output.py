@@ -1,6 +1,7 @@
 """`ClassOutput`: the base class of the output layers."""
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,9 +16,10 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import as_float32, exact_top_k
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
 from tf_largeout.keras_internals import RunningStep
+from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
 from tf_largeout.samplers.sampler import Sampler
-from tf_largeout.steps.compiled import check_compiled
+from tf_largeout.steps.compiled import are_unread, check_compiled
 from tf_largeout.steps.labels import excluded_ids
 from tf_largeout.steps.output_tag import Head, OutputTag, Ranking, are_logits_left_out
 from tf_largeout.steps.step import Step
@@ -71,7 +73,8 @@ class ClassOutput(keras.layers.Layer):
     num_classes: int
     class_matrix: ClassScorer
     rankings: tuple[str, ...] = ("logit",)
-    sampler: Sampler | None = None  # only a `LargeOutput` has one
+    sampler: Sampler | None = None  # only a `LargeOutput` has one, or a tower
+    tower: ItemTower | None = None
     seed_state: keras.Variable | None = None
     ranking_class: type[Ranking] = Ranking
     tag_class: type[OutputTag] = OutputTag
@@ -174,7 +177,7 @@ class ClassOutput(keras.layers.Layer):
         # TensorFlow calls it before it restores the weights.
         if self.built:
             saved_weights.require_dtype(self.weights, path, self.name)
-        if getattr(self, "tower", None) is not None:
+        if self.tower is not None:
             self.tower.require_fit(path)
         return super()._checkpoint_adapter(path)
 
@@ -270,6 +273,10 @@ class ClassOutput(keras.layers.Layer):
         return self.make_tag(features, training, exclude).attach_to(dense(features))
 
     def _logits(self, features: tf.Tensor, running: RunningStep) -> tf.Tensor:
+        # TensorFlow does not remove the operations of an encoder that nothing reads, such as
+        # the gather of a `keras.layers.Embedding`.
+        if self.tower is not None and running.training and are_unread(self, running.model):
+            return self.placeholder_logits(features, math.nan)
         if are_logits_left_out():
             return self.placeholder_logits(features, 0.0)
         return self.class_matrix.logits(self.class_matrix.form.queries(features))
@@ -326,12 +333,11 @@ class ClassOutput(keras.layers.Layer):
             -inf, or 0 if scores are probabilities.
 
         Raises:
-            ValueError: If the layer is not built, `k` is below 1, the features do not have the
-                width of the layer's inputs, or a filter does not hold integers or does not
-                match the shape of the features. It is also raised if the layer does not support
-                `absolute` or `scores`: a `HierarchicalOutput` has no absolute ranking,
-                "sigmoid" needs a `LargeOutput` that ranks by the logit, and "softmax" of a
-                `FactoredOutput` may need the `epsilon` of its loss.
+            ValueError: If the layer is not built, an argument is out of range, a filter does
+                not hold integers or does not match the shape of the features, or the layer does
+                not support `absolute` or `scores`: a `HierarchicalOutput` has no absolute
+                ranking, "sigmoid" needs a `LargeOutput` that ranks by the logit, and "softmax"
+                of a `FactoredOutput` may need the `epsilon` of its loss.
             tf.errors.InvalidArgumentError: If a filter has an id that is out of range, or the
                 features are not finite. On a GPU, without `allowed`, examples that are not
                 finite get NaN and -1 instead of this error, and a `k + n` above 2,048 is an

@@ -22,11 +22,9 @@ from tf_largeout.classes.class_scorer import RowScorer
 from tf_largeout.classes.row_sources import LogitForm, RowSource, tables_of
 from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
 from tf_largeout.classes.tower_rows import TowerRows
-from tf_largeout.keras_internals import RunningStep
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
-from tf_largeout.steps.compiled import are_unread
 from tf_largeout.steps.output_tag import SampledTag
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import initializers, saved_weights, sharded_table
@@ -54,9 +52,7 @@ class LargeOutput(ClassOutput):
     model = keras.Sequential(
         [encoder, tflo.layers.LargeOutput(200_000, sampler=tflo.samplers.UniformSampler(1024))]
     )
-    model.compile(
-        optimizer=tflo.optimizers.LazyAdam(3e-3), loss=tflo.losses.SampledSoftmaxLoss()
-    )
+    model.compile(tflo.optimizers.LazyAdam(3e-3), tflo.losses.SampledSoftmaxLoss())
     ```
 
     Args:
@@ -116,9 +112,8 @@ class LargeOutput(ClassOutput):
             lose small updates; `fit` with a Keras optimizer raises an error. Optimizer slots
             and biases are float32. The random bits depend on the step and the row, so equal
             runs give equal rows. A table that another layer shares (`embeddings`) must itself
-            be bfloat16, such as that of `keras.layers.Embedding(..., dtype="bfloat16")`. GPUs,
-            and exact losses with compute_dtype="bfloat16", are not supported.
-            `class_embeddings()`, `join_models` and indexes copy the rows in float32.
+            be bfloat16. GPUs, and exact losses with compute_dtype="bfloat16", are not
+            supported. `class_embeddings()`, `join_models` and indexes copy the rows in float32.
         **kwargs: Arguments of `ClassOutput`.
 
     The calls, and the other arguments, are those of `ClassOutput`. If a step does not train,
@@ -136,11 +131,9 @@ class LargeOutput(ClassOutput):
 
     Raises:
         ValueError: If an argument has the wrong type or is out of range, an array of initial
-            values does not have the shape of its weight, or two arguments cannot be combined.
-            It is also raised if `activity_regularizer` is given (it would need all logits in
-            each step), if the input has fewer than two dimensions or an unknown last dimension,
-            or if the class rows are larger than the memory of this machine. The message says
-            what to use instead.
+            values does not have the shape of its weight, or two arguments cannot be combined;
+            if the input has fewer than two dimensions or an unknown last dimension; or if the
+            class rows are larger than the memory of this machine.
     """
 
     rankings = ("logit", "absolute")
@@ -248,13 +241,6 @@ class LargeOutput(ClassOutput):
             self.sampler.build(self)
             if self._sampler_follows_rows():  # never with several shards
                 self.class_matrix.shards()[0].on_rows_changed(self._notify_sampler)
-
-    def _logits(self, features: tf.Tensor, running: RunningStep) -> tf.Tensor:
-        # TensorFlow does not remove the operations of an encoder that nothing reads, such as
-        # the gather of a `keras.layers.Embedding`.
-        if self.tower is not None and running.training and are_unread(self, running.model):
-            return self.placeholder_logits(features, math.nan)
-        return super()._logits(features, running)
 
     def _add_tables(self, dim: int) -> RowSource:
         if self._tied is None:

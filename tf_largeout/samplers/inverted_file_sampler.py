@@ -113,7 +113,11 @@ class InvertedFileSampler(HardNegativeSampler):
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
         tables = layer.class_matrix.shards()
-        num_lists = self.num_lists and _per_shard(self.num_lists, len(tables))
+        # With K shards, each has 1 / sqrt(K) of the lists, and searches `num_probes / sqrt(K)`
+        # of them. So by default a shard has `4 sqrt(num_rows)` lists, and the number of rows
+        # that are scored in total stays the same.
+        shrinkage = math.sqrt(len(tables))
+        num_lists = self.num_lists and math.ceil(self.num_lists / shrinkage)
         draws_alone = self.select == "draw" and self.tail is None
         options = num_lists, draws_alone, tables[0].unit_rows
         make = functools.partial(InvertedFile, *options)
@@ -124,7 +128,7 @@ class InvertedFileSampler(HardNegativeSampler):
         self._files.each(lambda table, file: file.keep_up(*table.variables()))
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        num_probes = _per_shard(self.num_probes, len(self._files.parts))
+        num_probes = math.ceil(self.num_probes / math.sqrt(len(self._files.parts)))
 
         def search_table(table: RowShard, file: InvertedFile) -> tuple[tf.Tensor, tf.Tensor]:
             scores, ids = file.search(features, self.num_searched, num_probes)
@@ -232,13 +236,3 @@ class _ClassDistribution:
         for own, within, share in zip(local_ids, found, shares, strict=True):
             total += tf.where(own >= 0, within * share[:, tf.newaxis], 0)
         return total
-
-
-def _per_shard(number: int, num_shards: int) -> int:
-    """Returns the number of lists or probes per shard, from the number for a single file.
-
-    With K shards, each has 1 / sqrt(K) of the lists that one file would have, and searches
-    `num_probes / sqrt(K)` of them. So the default number of lists is `4 sqrt(num_rows)` per
-    shard, and the number of rows that are scored in total stays the same.
-    """
-    return math.ceil(number / math.sqrt(num_shards))
