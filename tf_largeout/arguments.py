@@ -51,14 +51,7 @@ def whole_number(
 def whole_number(
     name: str, value: Any, least: int = 1, or_none: bool = False, most: int = 2**63 - 1
 ) -> int | None:
-    """Returns an argument as an int.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: Value of the argument.
-        least: The smallest valid number.
-        or_none: Whether None is valid too; it is then returned.
-        most: The largest valid number; by default the largest one of 64 bits.
+    """Returns the argument `name` as an int of 64 bits, or None with `or_none`.
 
     Raises:
         ValueError: If `value` is not an integer, too small or too large.
@@ -81,15 +74,7 @@ def real_number(
     most: float = math.inf,
     allow_most: bool = True,
 ) -> float:
-    """Returns an argument as a float.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: Value of the argument.
-        least: The lower bound; `-math.inf` for no bound.
-        allow_least: Whether `least` itself is valid.
-        most: The upper bound; `math.inf`, the default, for no bound.
-        allow_most: Whether `most` itself is valid.
+    """Returns the argument `name` as a float; a `least` of `-math.inf` is no bound.
 
     Raises:
         ValueError: If `value` is not a number, not finite, or out of range.
@@ -104,22 +89,14 @@ def real_number(
 
 
 def share(name: str, value: Any) -> float:
-    """Returns an argument as a float in (0, 1].
-
-    Raises:
-        ValueError: If `value` is not a number, or out of range.
-    """
+    """Returns an argument as a float in (0, 1], or raises a ValueError."""
     if is_real(value) and 0 < value <= 1:
         return float(value)
     raise _wrong(name, value, "a share, a number in (0, 1]")
 
 
 def seed_or_none(name: str, value: Any) -> int | None:
-    """Returns an argument as an int of 64 bits, or None.
-
-    Raises:
-        ValueError: If `value` is neither such an integer nor None.
-    """
+    """Returns an argument as an int of 64 bits, or None; else raises a ValueError."""
     if value is None:
         return None
     if is_whole(value) and -(2**63) <= value < 2**63:
@@ -136,12 +113,9 @@ def boolean(name: str, value: Any, *, or_none: Literal[True]) -> bool | None: ..
 
 
 def boolean(name: str, value: Any, *, or_none: bool = False) -> bool | None:
-    """Returns an argument as a bool.
+    """Returns an argument as a bool, or None with `or_none`; else raises a ValueError.
 
     Other objects are rejected, because they are often positional arguments in a wrong place.
-
-    Raises:
-        ValueError: If `value` is not True or False, or None with `or_none`.
     """
     if isinstance(value, bool | np.bool_):
         return bool(value)
@@ -152,22 +126,14 @@ def boolean(name: str, value: Any, *, or_none: bool = False) -> bool | None:
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:
-    """Returns an argument that must be one of `choices`.
-
-    Raises:
-        ValueError: If `value` is not one of `choices`.
-    """
+    """Returns an argument, or raises a ValueError unless it is one of `choices`."""
     if value in choices:
         return value
     raise ValueError(f"`{name}` must be one of {choices}. Received: {name}={value!r}.")
 
 
 def is_int8(embeddings_dtype: str | None) -> bool:
-    """Returns whether the argument `embeddings_dtype` of an index or an export is "int8".
-
-    Raises:
-        ValueError: If it is neither "int8" nor None.
-    """
+    """Returns whether the argument of an index or an export is "int8"; it may also be None."""
     if embeddings_dtype not in ("int8", None):
         raise ValueError(
             "`embeddings_dtype` must be 'int8', or None for rows as they are. Received: "
@@ -177,17 +143,12 @@ def is_int8(embeddings_dtype: str | None) -> bool:
 
 
 def require_memory(needed: int, what: str, advice: str) -> None:
-    """Raises an error for an array that does not fit into the memory of this machine.
-
-    The check uses the whole memory, not the free one: other processes can end.
+    """Raises a ValueError if an array of `needed` bytes does not fit into the whole memory.
 
     Args:
         needed: The size of the array in bytes.
         what: The array and the verb of the message, such as "The tables take".
         advice: What the user can change, the last sentence of the message.
-
-    Raises:
-        ValueError: If `needed` exceeds the memory of the machine or of the container.
     """
     memory = memory_of_machine()
     if needed > memory:

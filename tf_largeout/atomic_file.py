@@ -14,15 +14,12 @@ _SECONDS_BETWEEN_WRITES = 24 * 3600.0  # at most, of a writer that is alive
 
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Context with a file that is renamed to `path` when it is complete.
+    """Context with a file that is renamed to `path` when it is complete. Its folder must exist.
 
     Readers see either the old file or the new file, also after a crash. After an error, the old
     file is unchanged. Several threads, processes and machines may write to one path. The file
     of the last writer to finish remains. Unfinished files of `path` that nobody has written to
     for a day are removed: their writers were killed.
-
-    Args:
-        path: Path of the file. Its folder must exist.
     """
     folder, name = os.path.split(os.path.abspath(path))
     pattern = os.path.join(glob.escape(folder), f".{glob.escape(name)}.*{_SUFFIX}")
@@ -44,9 +41,6 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     `.unfinished.NAME` in the same folder. After an error, the old file is unchanged. After a
     kill, the unfinished file remains, and the next writer replaces it. Only one process at a
     time may write to `path`.
-
-    Args:
-        path: Path of the file. Its folder must exist.
     """
     folder, name = os.path.split(path)
     unfinished = os.path.join(folder, f".unfinished.{name}")

@@ -15,7 +15,7 @@ STEPS, BATCH = 60, 32
 @pytest.fixture
 def coordinator(monkeypatch):
     """Simulates `connect` with trainers."""
-    monkeypatch.setattr(cluster, "coordinator", lambda: object())
+    monkeypatch.setattr(cluster, "coordinators", [object()])
 
 
 def data(seed):

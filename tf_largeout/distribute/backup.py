@@ -3,7 +3,7 @@
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -73,8 +73,9 @@ class Backup(keras.callbacks.Callback):
         Raises:
             ValueError: If it is a backup of another model.
         """
-        for part in _incomplete(self.folder):
-            shutil.rmtree(part, ignore_errors=True)
+        if os.path.isdir(self.folder):
+            for part in pathlib.Path(self.folder).glob(_PARTS):
+                shutil.rmtree(part, ignore_errors=True)
         path = self._manager.latest_checkpoint
         if path is None:
             return 0
@@ -104,7 +105,3 @@ def _random(model: keras.Model) -> list[tf.Variable]:
     """Returns random states that Keras checkpoints do not include, such as dropout's."""
     known = {id(one) for one in [*model.weights, *model.metrics_variables]}
     return [one.value for one in model.variables if id(one) not in known]
-
-
-def _incomplete(folder: str) -> Iterator[pathlib.Path]:
-    return pathlib.Path(folder).glob(_PARTS) if os.path.isdir(folder) else iter(())

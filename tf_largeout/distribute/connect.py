@@ -55,17 +55,18 @@ def connect(
     addresses = _checked(addresses)
     trainers = _checked(trainers) if trainers else []
     everyone = _checked([*addresses, *trainers])
-    if (cluster.addresses(), cluster.trainers()) == (tuple(addresses), tuple(trainers)):
+    if (cluster.addresses, cluster.trainers) == (addresses, trainers):
         return
-    if cluster.addresses():
+    if cluster.addresses:
         raise RuntimeError(
-            "This process is connected to "
-            f"{', '.join([*cluster.addresses(), *cluster.trainers()])}. Received: "
-            f"addresses={addresses}, trainers={trainers}. Start another process to connect to "
-            "these."
+            f"This process is connected to {', '.join(cluster.addresses + cluster.trainers)}. "
+            f"Received: addresses={addresses}, trainers={trainers}. Start another process to "
+            "connect to these."
         )
     own_host = _require_reachable(everyone, timeout_s)
-    own_address = f"{host or own_host}:{_free_port()}"
+    with socket.socket() as one:
+        one.bind(("", 0))  # a free port
+        own_address = f"{host or own_host}:{one.getsockname()[1]}"
     if trainers:
         _start_coordinator(addresses, trainers, own_address)
     else:
@@ -76,7 +77,7 @@ def connect(
     for device, address in zip(devices, everyone, strict=True):
         path = _claim_path(device, address, everyone)
         peers.claim(path, device, address, own_address)
-    cluster.set_addresses(addresses, trainers)
+    cluster.addresses[:], cluster.trainers[:] = addresses, trainers
     peers.watch(addresses, trainers)
 
 
@@ -99,11 +100,7 @@ def _checked(addresses: Sequence[str]) -> list[str]:
 
 
 def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
-    """Returns the address from which this machine reaches the first server.
-
-    Raises:
-        ConnectionError: If servers do not answer in time. The message names all of them.
-    """
+    """Returns the address from which this machine reaches the first server."""
     with futures.ThreadPoolExecutor(len(addresses)) as pool:
         calls = [pool.submit(peers.await_server, one, timeout_s) for one in addresses]
     faults = [
@@ -120,30 +117,17 @@ def _require_reachable(addresses: Sequence[str], timeout_s: float) -> str:
     return calls[0].result()
 
 
-def _start_coordinator(
-    servers: Sequence[str], trainers: Sequence[str], own_address: str
-) -> None:
+def _start_coordinator(servers: list[str], trainers: list[str], own_address: str) -> None:
     """Connects this process to servers and trainers, and starts a `ClusterCoordinator`."""
-    spec = tf.train.ClusterSpec(
-        {
-            _COORDINATOR_JOB: [own_address],
-            cluster.JOB: list(servers),
-            cluster.TRAINER_JOB: list(trainers),
-        }
-    )
+    jobs = {cluster.JOB: servers, cluster.TRAINER_JOB: trainers}
+    spec = tf.train.ClusterSpec({_COORDINATOR_JOB: [own_address], **jobs})
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         spec, task_type=_COORDINATOR_JOB, task_id=0, rpc_layer="grpc"
     )
     # Otherwise TensorFlow would retry a step on a server that has lost its rows.
     os.environ.setdefault("TF_COORDINATOR_IGNORE_TRANSIENT_PS_FAILURES", "0")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
-    cluster.set_coordinator(tf.distribute.coordinator.ClusterCoordinator(strategy))
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return int(one.getsockname()[1])
+    cluster.coordinators[:] = [tf.distribute.coordinator.ClusterCoordinator(strategy)]
 
 
 def _claim_path(device: str, address: str, addresses: Sequence[str]) -> str:

@@ -81,12 +81,17 @@ def fit(
             sample weights.
         tf.errors.OpError: If a server ends, or a step fails.
     """
-    coordinator = _coordinator()
-    _check(model, dataset_fn)
+    coordinator = _checked(model, dataset_fn)
     count = whole_number("steps_per_epoch", steps_per_epoch)
     epochs = whole_number("epochs", epochs)
     model.optimizer.build(model.trainable_variables)
-    data = _datasets(coordinator, weighted(dataset_fn, class_weight))
+    dataset_fn = weighted(dataset_fn, class_weight)
+
+    def dataset() -> tf.data.Dataset:  # of a trainer
+        # TensorFlow's own seeds would be the same on all trainers.
+        return dataset_fn(tf.cast(1e6 * tf.timestamp(), tf.int64))
+
+    data = coordinator.create_per_worker_dataset(dataset)
     _make_metrics(model, data.element_spec)
     steps, batches = _trainer_steps(model, coordinator.strategy), iter(data)
 
@@ -127,23 +132,20 @@ def _each_epoch(
     calls.on_train_end(logs)
 
 
-def _coordinator() -> Any:
-    found = cluster.coordinator()
-    if found is None:
+def _checked(model: keras.Model, dataset_fn: DatasetFunction) -> Any:
+    """Returns the coordinator of the trainers."""
+    if not cluster.coordinators:
         raise RuntimeError(
             "There are no trainers. Call `tf_largeout.distribute.connect(addresses, "
             "trainers=[...])` before you create the model; with one trainer, use `model.fit`."
         )
-    return found
-
-
-def _check(model: keras.Model, dataset_fn: DatasetFunction) -> None:
     require_compiled(model, "`tf_largeout.distribute.fit`")
     if not callable(dataset_fn):
         raise ValueError(
             "`dataset_fn` must be a function of a seed that returns the dataset of a trainer. "
             f"Received: dataset_fn={dataset_fn!r}."
         )
+    return cluster.coordinators[0]
 
 
 def _train(
@@ -181,17 +183,6 @@ def _evaluate(model: keras.Model, data: Any, steps: int | None) -> dict[str, flo
     return {f"val_{name}": value for name, value in found.items()}
 
 
-def _datasets(coordinator: Any, dataset_fn: DatasetFunction) -> Any:
-    """Creates a dataset on each trainer."""
-
-    def dataset() -> tf.data.Dataset:
-        # TensorFlow's own seeds would be the same on all trainers.
-        seed = tf.cast(1e6 * tf.timestamp(), tf.int64)
-        return dataset_fn(seed)
-
-    return coordinator.create_per_worker_dataset(dataset)
-
-
 def _make_metrics(model: keras.Model, batch: Any) -> None:
     """Creates all variables of the metrics now, for the `element_spec` of a dataset.
 
@@ -209,9 +200,8 @@ def _make_metrics(model: keras.Model, batch: Any) -> None:
 def _trainer_steps(model: keras.Model, strategy: tf.distribute.Strategy) -> Any:
     """Returns a function that does `count` steps on a trainer with an iterator of batches.
 
-    The function returns the sum of the losses, and the change of each variable of the metrics.
-    The trainers do not update these variables, because concurrent updates would overwrite each
-    other.
+    It returns the sum of the losses, and the change of each variable of the metrics, which the
+    trainers do not update: concurrent updates would overwrite each other.
     """
     variables = model.metrics_variables
 
@@ -247,8 +237,7 @@ def weighted(
 ) -> DatasetFunction:
     """Returns a function that adds a weight per example to the datasets of `dataset_fn`.
 
-    The weight of a label is found by binary search, so the time does not depend on the number
-    of classes. With None the datasets are not changed.
+    With None the datasets are not changed.
 
     Raises:
         ValueError: If `class_weight` is not a dictionary of numbers; and when a dataset is
@@ -264,6 +253,7 @@ def weighted(
         x, y = _x_and_y(batch)
         classes, weights = map(tf.constant, entries)  # in the graph of each trainer
         ids = tf.cast(tf.round(tf.reshape(y, [-1])), tf.int64)
+        # A binary search, whose time does not depend on the number of classes.
         positions = tf.minimum(tf.searchsorted(classes, ids), tf.size(classes) - 1)
         has_weight = tf.gather(classes, positions) == ids
         return x, y, tf.where(has_weight, tf.gather(weights, positions), 1)
@@ -278,15 +268,14 @@ def _checked_weights(class_weight: Any) -> tuple[np.ndarray, np.ndarray]:
             "`class_weight` must be a dictionary of weights by class, such as {0: 0.5}. "
             f"Received: class_weight={class_weight!r}."
         )
-    pairs = sorted(
-        (
-            whole_number("key of class_weight", one, least=0),
-            real_number(f"class_weight[{one}]", weight, least=-math.inf),
+    weights = {
+        whole_number("key of class_weight", one, least=0): real_number(
+            f"class_weight[{one}]", weight, least=-math.inf
         )
         for one, weight in class_weight.items()
-    )
-    classes = np.array([one for one, _ in pairs], np.int64)
-    return classes, np.array([weight for _, weight in pairs], keras.config.floatx())
+    }
+    classes = np.array(sorted(weights), np.int64)
+    return classes, np.array([weights[one] for one in classes], keras.config.floatx())
 
 
 def _x_and_y(batch: Any) -> tuple[Any, tf.Tensor]:

@@ -5,14 +5,11 @@ import logging
 import pathlib
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
 
 import tensorflow as tf
-
-from tf_largeout.ops import process_ops
 
 # The preface of an HTTP/2 client and an empty settings frame. A server answers with its
 # settings, a frame of type 4.
@@ -20,22 +17,19 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0,
 _SETTINGS, _TYPE_AT = 4, 3
 _RETRY_S = 0.2
 _POLL_S, _LAST_S, _AGAIN_S = 1.0, 3.0, 0.1
-
-
-def new_claim() -> pathlib.Path:
-    """Returns a path on this server, to which a trainer writes its address by `claim`."""
-    return pathlib.Path(tempfile.mkdtemp(prefix="largeout_server_")) / "trainer"
-
-
-def announce(path: pathlib.Path) -> None:
-    """Makes this server send the path to trainers, together with its versions."""
-    process_ops.publish_versions(str(path))
+_SERVER_IS_GONE = (
+    "Server %s is gone (%s). TensorFlow calls it /job:ps/replica:0/task:%d. Restart it at the "
+    "same address, then this program, which can resume from its last "
+    "`tf_largeout.distribute.Backup`."
+)
+_TRAINER_IS_GONE = (
+    "Trainer %s is gone (%s). The other trainers do its steps. After all trainers that have "
+    "ended are restarted at the same addresses, they get steps again."
+)
 
 
 def claim(path: str, device: str, address: str, own_address: str) -> None:
-    """Writes the address of this trainer to the `path` that a server announced.
-
-    `device` is that of the server, and `address` its address, for messages.
+    """Writes the address of this trainer to the `path` of a server on `device`.
 
     Raises:
         RuntimeError: If another trainer uses the server.
@@ -156,10 +150,11 @@ def _check() -> None:
                 continue
             del _watched[one]
             _has_ended.set()
+            log = logging.getLogger("tf_largeout")
             if number is None:
-                _log_trainer(one.address, reason(fault))
+                log.error(_TRAINER_IS_GONE, one.address, reason(fault))
             else:
-                _log_server(number, one.address, reason(fault))
+                log.error(_SERVER_IS_GONE, one.address, reason(fault), number)
 
 
 def _check_at_exit() -> None:
@@ -171,26 +166,6 @@ def _check_at_exit() -> None:
             break
         time.sleep(_AGAIN_S)
         _check()
-
-
-def _log_server(number: int, address: str, reason: str) -> None:
-    logging.getLogger("tf_largeout").error(
-        "Server %s is gone (%s). TensorFlow calls it /job:ps/replica:0/task:%d. Restart it at "
-        "the same address, then this program, which can resume from its last "
-        "`tf_largeout.distribute.Backup`.",
-        address,
-        reason,
-        number,
-    )
-
-
-def _log_trainer(address: str, reason: str) -> None:
-    logging.getLogger("tf_largeout").error(
-        "Trainer %s is gone (%s). The other trainers do its steps. After all trainers that "
-        "have ended are restarted at the same addresses, they get steps again.",
-        address,
-        reason,
-    )
 
 
 def _pair(address: str) -> tuple[str, int]:

@@ -13,12 +13,14 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from typing import NoReturn
 
 import tensorflow as tf
 
 from tf_largeout.distribute import cluster, peers
+from tf_largeout.ops import process_ops
 
 _NOTICE = """\
 This server runs any program that it receives at its port: TensorFlow has no passwords. It
@@ -33,16 +35,11 @@ _LEAST_THREADS = 64
 def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
     """Starts a server, which runs in threads of this process until the process ends.
 
-    Args:
-        host: Name or address at which the trainer reaches this machine.
-        port: A free port; 0 selects one.
-        claim: Path to which the trainer writes its address.
-
-    Raises:
-        OSError: If the port is used.
+    The trainer reaches it at `host`, and writes its address to the file `claim`. A `port` of 0
+    selects a free one. If the port is used, an OSError is raised.
     """
     _require_free(port)
-    peers.announce(claim)
+    process_ops.publish_versions(str(claim))
     spec = tf.train.ClusterSpec({cluster.JOB: [f"{host}:{port}"]})
     os.environ.setdefault(
         "TF_NUM_INTEROP_THREADS", str(max(_LEAST_THREADS, os.cpu_count() or 1))
@@ -54,10 +51,7 @@ def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
 
 
 def _require_free(port: int) -> None:
-    """Raises an OSError if another process listens on the port.
-
-    TensorFlow would share the port, or fail without naming the reason.
-    """
+    """Raises an OSError if a process listens on the port, which TensorFlow would share."""
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -78,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="address at which the trainer reaches this machine (default: only from here)",
     )
     options = parser.parse_args(arguments)
-    claim = peers.new_claim()
+    claim = pathlib.Path(tempfile.mkdtemp(prefix="largeout_server_")) / "trainer"
     try:
         server = serve(options.host, options.port, claim)
     except OSError as error:

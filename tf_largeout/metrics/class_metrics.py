@@ -87,28 +87,19 @@ class PropensityScoredPrecisionAtK(RankMetric):
 
     def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
         require_counts_of(self.counts, step)
-        valid = checks.passed(self._label_checks(valid), valid)
+        if self.num_examples is None:
+            most = tf.reduce_max(tf.reduce_sum(tf.cast(valid, tf.int32), axis=-1))
+            message = (
+                f"Metric '{self.name}' was made without `num_examples`, the number of training "
+                "examples. The sum of `counts` equals it only if each example has one label. "
+                "Pass `num_examples`. Received an example whose number of labels is"
+            )
+            valid = checks.passed([checks.require(most <= 1, [message, most])], valid)
         return super().example_terms(step, valid)
 
-    def _label_checks(self, valid: tf.Tensor) -> list[tf.Operation | None]:
-        if self.num_examples is not None:
-            return []
-        most = tf.reduce_max(tf.reduce_sum(tf.cast(valid, tf.int32), axis=-1))
-        message = (
-            f"Metric '{self.name}' was made without `num_examples`, the number of training "
-            "examples. The sum of `counts` equals it only if each example has one label. Pass "
-            "`num_examples`. Received an example whose number of labels is"
-        )
-        return [checks.require(most <= 1, [message, most])]
-
     def get_config(self) -> Config:
-        return {
-            **super().get_config(),
-            "counts": pack(self.counts),
-            "num_examples": self.num_examples,
-            "a": self.a,
-            "b": self.b,
-        }
+        named = {"num_examples": self.num_examples, "a": self.a, "b": self.b}
+        return {**super().get_config(), "counts": pack(self.counts), **named}
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -319,11 +310,7 @@ class MacroRecallAtK(PerClass):
 
 
 def checked_counts(counts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """Returns the argument as int64 `[num_classes]`.
-
-    Raises:
-        ValueError: If it is not a vector of whole numbers of at least 0.
-    """
+    """Returns the argument as int64 `[num_classes]`, or raises a ValueError."""
     counts = np.asarray(counts)
     if counts.ndim != 1 or counts.size == 0 or counts.dtype.kind not in "iuf":
         raise ValueError(

@@ -48,7 +48,7 @@ class TaggedMetric(keras.metrics.Metric):
         return super().__new__(cls)
 
     def add_examples(self, step: Step, valid: tf.Tensor, weights: tf.Tensor) -> None:
-        """Adds a batch to the state, unless this step cannot compute the metric.
+        """Adds `B` examples to the state, or calls `skip_step`.
 
         Args:
             step: The step of `B` examples.
@@ -117,18 +117,15 @@ class ExampleMetric(TaggedMetric):
 
     def __init__(self, name: str | None = None, dtype: DTypeLike | None = None) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.numerator = self._sum("numerator")
-        self.denominator = self._sum("denominator")
+        self.numerator, self.denominator = (
+            self.add_variable((), "zeros", dtype="float64", name=one)
+            for one in ("numerator", "denominator")
+        )
 
     def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """Returns what each example adds to the two sums.
+        """Returns what each example of `add_examples` adds to the two sums.
 
-        Args:
-            step: The step of `B` examples.
-            valid: bool `[B, L]`, False at padding and at repeats of a label.
-
-        Returns:
-            Two tensors that broadcast to `[B]`; or None if this step cannot compute them.
+        They are two tensors that broadcast to `[B]`; or None if this step cannot compute them.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `example_terms`.")
 
@@ -143,9 +140,6 @@ class ExampleMetric(TaggedMetric):
 
     def result(self) -> tf.Tensor:
         return tf.cast(ratio(self.numerator, self.denominator), self.dtype)
-
-    def _sum(self, name: str) -> keras.Variable:
-        return self.add_variable((), "zeros", dtype="float64", name=name)
 
 
 def ratio(numerator: TensorLike, denominator: TensorLike) -> tf.Tensor:

@@ -1,9 +1,6 @@
 """Weighted sums of rows of a table, computed without gathering the rows.
 
-The table (float32 `[N, dim]`) is a resource variable or its handle, and is read in place. Its
-gradient is one `IndexedSlices`, as in `row_dot_ops`: one gradient row per distinct id, in
-ascending order of ids. A `GradientTape` records the table only if the variable itself is
-passed, not its handle. Results are bit-identical for any number of threads.
+The table, its gradient and the effect of threads are as in `row_dot_ops`.
 """
 
 import tensorflow as tf
@@ -31,12 +28,8 @@ def bag_sums(
     Returns:
         float32 `[batch, dim]`; 0 for a bag without ids.
     """
-    return gen_ops.largeout_bag_sums(
-        handle_of(embeddings, watch=True),
-        ids,
-        weights,
-        differentiate_weights=differentiate_weights,
-    )
+    table = handle_of(embeddings, watch=True)
+    return gen_ops.largeout_bag_sums(table, ids, weights, differentiate_weights)
 
 
 @tf.RegisterGradient("LargeoutBagSums")

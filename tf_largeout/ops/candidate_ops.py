@@ -19,9 +19,7 @@ def mask_accidental_hits(
     The exponential of such a logit is exactly 0, and so is its gradient. The time is
     O(batch · num_labels + num_candidates) in addition to a copy of the logits.
     """
-    return gen_ops.largeout_fill_accidental_hits(
-        logits, labels, candidates, fill=tf.float32.min
-    )
+    return gen_ops.largeout_fill_accidental_hits(logits, labels, candidates, tf.float32.min)
 
 
 def shifted_candidate_logits(
@@ -41,11 +39,8 @@ def candidate_log_partition(
 ) -> tf.Tensor:
     """Computes the logsumexp of `shifted_candidate_logits` per example, without storing these.
 
-    It makes one pass over the logits. The backward pass makes one more, and writes only the
-    gradient.
-
-    The arguments are those of `shifted_candidate_logits`. The result is float32 `[batch]`, and
-    about -3.4e38 if every candidate is an accidental hit or -inf.
+    The result is float32 `[batch]`, and about -3.4e38 if every candidate is an accidental hit
+    or -inf. The backward pass writes only the gradient.
     """
     return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 
@@ -77,8 +72,7 @@ def candidate_ranks(
 
 @tf.RegisterGradient("LargeoutFillAccidentalHits")
 def _fill_gradient(op: tf.Operation, gradient: tf.Tensor) -> tuple[tf.Tensor, None, None]:
-    labels, candidates = op.inputs[1], op.inputs[2]
-    filled = gen_ops.largeout_fill_accidental_hits(gradient, labels, candidates, fill=0.0)
+    filled = gen_ops.largeout_fill_accidental_hits(gradient, *op.inputs[1:], fill=0.0)
     return filled, None, None
 
 

@@ -119,11 +119,8 @@ def pack_classes(
 
     It takes about the time of two calls of `class_top_k` with one example.
     """
-    return PackedClasses(
-        *gen_ops.largeout_pack_classes(
-            handle_of(embeddings_handle), optional_handle(bias_handle)
-        )
-    )
+    handles = handle_of(embeddings_handle), optional_handle(bias_handle)
+    return PackedClasses(*gen_ops.largeout_pack_classes(*handles))
 
 
 def class_top_k(
@@ -177,64 +174,54 @@ def packed_top_k(
     `num_classes` rows. Classes whose row or bias was not finite come last, with the score -inf.
     """
     with tf.device("CPU:0"):
-        return gen_ops.largeout_packed_top_k(
-            features,
-            packed.codes,
-            packed.scales,
-            tf.cast(k, tf.int64),
-            num_classes=num_classes,
-        )
+        k = tf.cast(k, tf.int64)
+        return gen_ops.largeout_packed_top_k(features, *packed, k, num_classes=num_classes)
 
 
 @tf.RegisterGradient("LargeoutClassStatistics")
 def _statistics_gradient(
     op: tf.Operation, d_log_partition: tf.Tensor, d_true_logits: tf.Tensor, d_ranks: tf.Tensor
 ) -> list[tf.Tensor | None]:
-    _require_gradient(op)
-    features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
-    labels = op.inputs[2 + len(bias)]
     d_given = [d_true_logits] * op.get_attr("num_given")
-    if d_given:
-        labels, d_true_logits = labels[:, :0], d_true_logits[:, :0]
-    d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
-        features,
-        embeddings,
-        bias,
-        op.outputs[0],
-        d_log_partition,
-        labels,
-        d_true_logits,
-        compute_type=op.get_attr("compute_type"),
-    )
-    return [d_features, d_embeddings, *d_bias, None, *d_given, None]
+    d_own = d_true_logits if not d_given else d_true_logits[:, :0]
+    return [*_gradient(op, op.outputs[0], d_log_partition, d_own), None, *d_given, None]
 
 
 @tf.RegisterGradient("LargeoutLabelLogits")
 def _label_logits_gradient(
     op: tf.Operation, d_true_logits: tf.Tensor
 ) -> list[tf.Tensor | None]:
-    _require_gradient(op)
-    features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
-    zeros = tf.zeros(tf.shape(features)[:1])  # no gradient of the log partition function
-    d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
-        features,
-        embeddings,
-        bias,
-        zeros,
-        zeros,
-        op.inputs[2 + len(bias)],
-        d_true_logits,
-        compute_type=op.get_attr("compute_type"),
-    )
-    return [d_features, d_embeddings, *d_bias, None]
+    zeros = tf.zeros(tf.shape(op.inputs[0])[:1])  # no gradient of the log partition function
+    return [*_gradient(op, zeros, zeros, d_true_logits), None]
 
 
-def _require_gradient(op: tf.Operation) -> None:
+def _gradient(
+    op: tf.Operation,
+    log_partition: tf.Tensor,
+    d_log_partition: tf.Tensor,
+    d_true_logits: tf.Tensor,
+) -> list[tf.Tensor]:
+    """Returns the gradients of the features and the variables."""
     if op.get_attr("unit_length"):
         raise ValueError(
             "Passes over the classes have no gradient with unit_length=True. Pass "
             "unit_length=False and scaled rows."
         )
+    features, embeddings, *bias = op.inputs[: 2 + op.get_attr("num_biases")]
+    labels = op.inputs[2 + len(bias)]
+    if d_true_logits.shape[1] == 0:  # the labels have logits from elsewhere
+        labels = labels[:, :0]
+    d_features, d_embeddings, d_bias = gen_ops.largeout_class_softmax_gradient(
+        features,
+        embeddings,
+        bias,
+        log_partition,
+        d_log_partition,
+        labels,
+        d_true_logits,
+        compute_type=op.get_attr("compute_type"),
+    )
+    return [d_features, d_embeddings, *d_bias]
 
 
 tf.no_gradient("LargeoutClassTopK")

@@ -25,13 +25,5 @@ def dense_adam(
     `velocity` and `gradient` are w, m, v and g, float32 of one shape. `step_size` includes the
     bias corrections, `learning_rate sqrt(1 - beta_2^step) / (1 - beta_1^step)`.
     """
-    gen_ops.largeout_dense_adam(
-        handle_of(variable),
-        handle_of(momentum),
-        handle_of(velocity),
-        gradient,
-        step_size,
-        beta_1,
-        beta_2,
-        epsilon,
-    )
+    handles = map(handle_of, (variable, momentum, velocity))
+    gen_ops.largeout_dense_adam(*handles, gradient, step_size, beta_1, beta_2, epsilon)

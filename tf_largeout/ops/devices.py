@@ -26,9 +26,7 @@ _NOT_BUILT = (
 def handle_of(variable_or_handle: VariableOrHandle, watch: bool = False) -> tf.Tensor:
     """Returns the handle of a `tf.Variable` or `keras.Variable`; returns a handle unchanged.
 
-    Args:
-        variable_or_handle: Argument of an op.
-        watch: Whether a `GradientTape` should watch the variable, as differentiable ops need.
+    With `watch`, a `GradientTape` watches the variable, as differentiable ops need.
     """
     variable = _value_of(variable_or_handle)
     if not hasattr(variable, "handle"):
@@ -107,14 +105,7 @@ def is_on_gpu(variable: Variable) -> bool:
 
 
 def check_device(variable: Variable) -> None:
-    """Checks that our ops have kernels for the device of `variable`.
-
-    Args:
-        variable: `tf.Variable` or `keras.Variable`.
-
-    Raises:
-        ValueError: If it is on a GPU on which our GPU kernels do not run.
-    """
+    """Raises a ValueError if `variable` is on a GPU on which our GPU kernels do not run."""
     if has_kernels_for(variable):
         return
     value = _value_of(variable)

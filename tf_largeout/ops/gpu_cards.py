@@ -5,11 +5,11 @@ As a program it prints what `find_machine` reads.
 """
 
 import ctypes
-import dataclasses
 import pathlib
 import re
 import subprocess
 import sys
+from typing import NamedTuple
 
 # What custom_ops/kernels/built_for_gpu.cc writes into a library with GPU kernels.
 RECORD = rb"largeout built with kernels for gpus ([\w,-]+) by cuda (\d+)\.?(\d*)"
@@ -22,14 +22,8 @@ _REINSTALL = "LARGEOUT_GPU=1 NVCC=/path/to/nvcc pip install --force-reinstall --
 Version = tuple[int, int]
 
 
-@dataclasses.dataclass(frozen=True)
-class Machine:
-    """The NVIDIA driver of a machine and the GPUs that it shows to this process.
-
-    Attributes:
-        driver: the newest version of CUDA that the driver supports, such as (13, 0).
-        cards: the name and the compute capability of each GPU.
-    """
+class Machine(NamedTuple):
+    """The newest CUDA that the driver supports, and the name and capability of each GPU."""
 
     driver: Version
     cards: list[tuple[str, Version]]
@@ -41,10 +35,12 @@ def find_machine() -> Machine | None:
     A subprocess queries CUDA. If this process did, later changes of CUDA_VISIBLE_DEVICES would
     have no effect, and processes forked from it could not use GPUs.
     """
-    if not _has_driver() or not _can_start_python():
+    # In a frozen program, `sys.executable` is the program.
+    if not pathlib.Path(sys.executable or "").name.startswith("python"):
         return None
     command = [sys.executable, "-I", "-S", __file__]
     try:
+        ctypes.CDLL(_CUDA)
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
     except (OSError, subprocess.SubprocessError):
         return None
@@ -59,10 +55,7 @@ def why_unusable(record: bytes, machine: Machine | None) -> str | None:
 
     A GPU runs code compiled for its own compute capability, or for a lower minor number with
     the same major number. PTX runs on all newer GPUs if the driver is as new as the toolkit.
-
-    Args:
-        record: what matches `RECORD` in the library.
-        machine: see `find_machine`.
+    The library has the text `record`, which matches `RECORD`.
     """
     found = re.search(RECORD, record)
     if found is None or machine is None:
@@ -114,19 +107,6 @@ def _version(numbers: list[str] | list[bytes] | tuple[str, ...]) -> Version:
 
 def _text(version: Version) -> str:
     return f"{version[0]}.{version[1]}"
-
-
-def _has_driver() -> bool:
-    try:
-        ctypes.CDLL(_CUDA)
-    except OSError:
-        return False
-    return True
-
-
-def _can_start_python() -> bool:
-    """Returns whether `sys.executable` is Python. In a frozen program, it is the program."""
-    return pathlib.Path(sys.executable or "").name.startswith("python")
 
 
 def _print_machine() -> None:

@@ -121,8 +121,9 @@ def inverted_file_fitted(
 
     Use it if the variables are on a GPU. It returns the seven tensors of the new state.
     """
+    biases = [] if bias is None else [bias]
     return gen_ops.largeout_inverted_file_fitted(
-        embeddings, _optional(bias), *state, unit_length=unit_length
+        embeddings, biases, *state, unit_length=unit_length
     )
 
 
@@ -134,22 +135,15 @@ def inverted_file_kept_up(
     rows_a_step: int,
     unit_length: bool = False,
 ) -> tuple[tf.Tensor, ...]:
-    """Runs `inverted_file_upkeep` on tensors instead of variables, on the CPU.
-
-    Use it if the variables are on a GPU. It returns the seven tensors of the new state.
-    """
+    """Runs `inverted_file_upkeep` on tensors, as `inverted_file_fitted` does."""
     return gen_ops.largeout_inverted_file_kept_up(
         embeddings,
-        _optional(bias),
+        [] if bias is None else [bias],
         *state,
         interval=interval,
         rows_a_step=rows_a_step,
         unit_length=unit_length,
     )
-
-
-def _optional(value: tf.Tensor | None) -> list[tf.Tensor]:
-    return [] if value is None else [value]
 
 
 def _handles(state: Iterable[VariableOrHandle]) -> list[tf.Tensor]:

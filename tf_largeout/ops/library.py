@@ -32,11 +32,7 @@ _FOLDER = pathlib.Path(__file__).parent
 
 
 def check_keras() -> None:
-    """Checks that Keras can be imported and computes with TensorFlow.
-
-    Raises:
-        ImportError: If not. The message names the backend and says how to change it.
-    """
+    """Raises an ImportError unless Keras can be imported and computes with TensorFlow."""
     remedy = (
         "Set KERAS_BACKEND=tensorflow in the environment before Keras is imported, or change "
         "the backend in ~/.keras/keras.json."
@@ -52,11 +48,7 @@ def check_keras() -> None:
 
 
 def check_tensorflow(version: str) -> None:
-    """Checks that tf_largeout supports TensorFlow `version`.
-
-    Raises:
-        ImportError: If not. The message names the supported versions and the remedies.
-    """
+    """Raises an ImportError unless tf_largeout supports TensorFlow `version`."""
     if not accepts_tensorflow(version):
         raise ImportError(
             f"Installed: TensorFlow {version}. Supported by tf_largeout {__version__}: "
@@ -75,11 +67,7 @@ def library_for(version: str, folder: pathlib.Path = _FOLDER) -> pathlib.Path:
 
 
 def check_library(path: pathlib.Path, version: str) -> None:
-    """Checks that the op library exists and was compiled for TensorFlow `version`.
-
-    Raises:
-        ImportError: If not. The message names the versions and the remedies.
-    """
+    """Raises an ImportError unless the library exists and is for TensorFlow `version`."""
     if not path.exists():
         others = sorted(one.name for one in path.parent.glob("_largeout_ops*.so"))
         raise ImportError(
@@ -108,11 +96,10 @@ def has_gpu_kernels(path: pathlib.Path) -> bool:
 
 
 def check_gpus(path: pathlib.Path) -> str | None:
-    """Returns why the GPU kernels of an op library cannot be used on this machine.
+    """Returns why the GPU kernels of an op library cannot be used on this machine, or None.
 
-    Returns None if they can be used, or if there are no kernels or no GPUs. The environment
-    variable LARGEOUT_GPU=0 turns the kernels off. If the GPUs or the driver of this machine
-    cannot run them, a warning is logged.
+    None also means that there are no kernels or no GPUs. If the GPUs or the driver of this
+    machine cannot run the kernels, a warning is logged.
     """
     record = _text_in(path, gpu_cards.RECORD) if path.exists() else None
     if record is None:
@@ -144,10 +131,7 @@ def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
 def load(path: pathlib.Path, use_gpus: bool = True) -> types.ModuleType:
     """Returns the module of op functions of the library at `path`.
 
-    Args:
-        path: The library file.
-        use_gpus: Whether to register the GPU kernels. With False, TensorFlow runs all ops on
-            the CPU. Defaults to True.
+    Without `use_gpus`, TensorFlow runs all ops on the CPU.
 
     Raises:
         ImportError: If the library was compiled for another TensorFlow, or does not load.

@@ -16,21 +16,14 @@ def local_versions() -> str:
 
 
 def publish_versions(note: str = "") -> None:
-    """Makes `server_versions` on the devices of this process return its versions.
-
-    Args:
-        note: Second line of the result. Defaults to none.
-    """
+    """Makes `server_versions` on the devices of this process return its versions and a note."""
     os.environ[_NAME] = f"{local_versions()}\n{note}" if note else local_versions()
 
 
 def server_versions() -> tf.Tensor:
-    """Returns the versions of tf_largeout and TensorFlow in the process that runs this op.
+    """Returns the versions of the process that runs this op, placed there with `tf.device`.
 
-    Place it on a server with `tf.device`.
-
-    Returns:
-        Scalar string, such as "tf_largeout 0.1.0 with TensorFlow 2.21.0". If the server has set
-        a note, it follows after a line break. Empty if the process is not a tf_largeout server.
+    A scalar string such as "tf_largeout 0.1.0 with TensorFlow 2.21.0", and the note of the
+    server on a second line. It is empty if the process is not a tf_largeout server.
     """
     return gen_ops.largeout_server_versions()

@@ -23,10 +23,7 @@ def row_dots(
     ids: tf.Tensor,
     bias: VariableOrHandle | None = None,
 ) -> tf.Tensor:
-    """Computes the logits `<w_id, h_b> + b_id` of the classes that each example lists.
-
-    The arguments and the result, float32 `[batch, num_ids]`, are those of `row_dots_and_rows`.
-    """
+    """Returns the logits of `row_dots_and_rows`, `<w_id, h_b> + b_id`, without shared ids."""
     return row_dots_and_rows(features, embeddings, bias, ids, tf.zeros([0], tf.int64))[0]
 
 

@@ -99,16 +99,9 @@ def row_adagrad(
 
     `accumulator` is a, like `variable`. The other arguments are those of `row_adam`.
     """
-    return gen_ops.largeout_row_adagrad(
-        variable=handle_of(variable),
-        accumulator=handle_of(accumulator),
-        values=values,
-        ids=ids,
-        learning_rate=learning_rate,
-        epsilon=epsilon,
-        weight_decay=weight_decay,
-        rounding=_list(rounding),
-    )
+    slots = handle_of(variable), handle_of(accumulator)
+    rates = learning_rate, epsilon, weight_decay
+    return gen_ops.largeout_row_adagrad(*slots, values, ids, *rates, _list(rounding))
 
 
 def row_rowwise_adagrad(
@@ -128,16 +121,9 @@ def row_rowwise_adagrad(
 
     `accumulator` is a, float32 `[num_rows]`. The other arguments are those of `row_adam`.
     """
-    return gen_ops.largeout_row_rowwise_adagrad(
-        variable=handle_of(variable),
-        accumulator=handle_of(accumulator),
-        values=values,
-        ids=ids,
-        learning_rate=learning_rate,
-        epsilon=epsilon,
-        weight_decay=weight_decay,
-        rounding=_list(rounding),
-    )
+    slots = handle_of(variable), handle_of(accumulator)
+    rates = learning_rate, epsilon, weight_decay
+    return gen_ops.largeout_row_rowwise_adagrad(*slots, values, ids, *rates, _list(rounding))
 
 
 def row_momentum(
@@ -159,16 +145,10 @@ def row_momentum(
     `momentum` is m, like `variable`; or None for `w -= learning_rate g`. `decay` is that of m
     per step. The other arguments are those of `row_adam`.
     """
+    slots = handle_of(variable), optional_handle(momentum)
+    rates = learning_rate, decay, weight_decay
     return gen_ops.largeout_row_momentum(
-        variable=handle_of(variable),
-        momentum=optional_handle(momentum),
-        values=values,
-        ids=ids,
-        learning_rate=learning_rate,
-        decay=decay,
-        weight_decay=weight_decay,
-        rounding=_list(rounding),
-        nesterov=nesterov,
+        *slots, values, ids, *rates, _list(rounding), nesterov=nesterov
     )
 
 

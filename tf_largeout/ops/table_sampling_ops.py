@@ -33,10 +33,8 @@ def alias_sample(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Draws classes with replacement; the expected counts are `num_sampled * probability`.
 
-    `slots`, int64 `[num_classes, 2]`, and `probability`, float32 `[num_classes]`, are those of
-    `alias_table`. The others, the result and the errors are those of
-    `sampling_ops.uniform_sample`;
-    empty tables are also an error.
+    `slots` and `probability` are those of `alias_table`. The others, the result and the errors
+    are those of `sampling_ops.uniform_sample`; empty tables are also an error.
     """
     return gen_ops.largeout_alias_sample(
         true_classes, seed, slots, probability, num_sampled=num_sampled
@@ -94,9 +92,9 @@ def pivotal_sample(
     `num_sampled`. The method is ordered pivotal sampling (Deville & Tille 1998; Chauvet 2012)
     from a random start.
 
-    `cumulative`, int64 `[num_classes + 1]`, and `index`, int64 `[num_buckets + 1]`, are those
-    of `pivotal_table` for the same `num_sampled`. The other arguments, the result and the
-    errors are those of `sampling_ops.uniform_sample`; empty or other tables are also errors.
+    `cumulative` and `index` are those of `pivotal_table` for the same `num_sampled`. The other
+    arguments, the result and the errors are those of `sampling_ops.uniform_sample`; empty or
+    other tables are also errors.
     """
     return gen_ops.largeout_pivotal_sample(
         true_classes, seed, cumulative, index, num_sampled=num_sampled

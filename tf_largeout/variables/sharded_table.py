@@ -208,7 +208,7 @@ def require_placement(layer: str, num_shards: int) -> None:
             f"{type(tf.distribute.get_strategy()).__name__}, which places variables itself. "
             "Build the model outside of `strategy.scope()`, or use num_shards=1."
         )
-    if cluster.addresses() and not tf.executing_eagerly():
+    if cluster.addresses and not tf.executing_eagerly():
         raise ValueError(
             f"Layer '{layer}' has num_shards={num_shards} on other machines and is built in "
             "`fit` or in another function, where variables cannot be placed on machines. Build "
