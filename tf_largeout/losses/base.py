@@ -3,12 +3,12 @@
 import re
 import warnings
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, Generic, TypedDict, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
 from tf_largeout import checks
 from tf_largeout.arguments import boolean, is_whole, one_of, pack, real_number, unpack
@@ -18,13 +18,13 @@ from tf_largeout.keras_internals import (
     set_mask,
 )
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
-from tf_largeout.steps.candidates import Candidates
 from tf_largeout.steps.labels import Labels, per_example
 from tf_largeout.steps.output_tag import OutputTag, tag_of
-from tf_largeout.steps.step import SampledStep, Step
+from tf_largeout.steps.step import Candidates, SampledStep, Step
 from tf_largeout.types import Config, DTypeLike, TensorLike
 from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
+AnyStep = TypeVar("AnyStep", bound=Step)
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
 
@@ -38,7 +38,7 @@ class LossOptions(TypedDict, total=False):
     ignore_class: int | None
 
 
-class TaggedLoss(keras.losses.Loss):
+class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
     """A loss that uses the tag of an output layer, not its logits.
 
     A tag is an object that an output layer attaches to its output. With labels, it makes a
@@ -95,13 +95,13 @@ class TaggedLoss(keras.losses.Loss):
             a feature or a weight is not finite.
     """
 
-    step_class: type[Step] = Step
+    step_class: type[Step] = Step  # the class `AnyStep`
     samples = changes_some_rows = False
     ranking = "logit"
     takes_soft_targets = False
     takes_numeric_targets = False
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedLoss":
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         refuse_wrong_arguments_of(cls, kwargs, OF_LOSSES)
         return super().__new__(cls)
 
@@ -123,7 +123,7 @@ class TaggedLoss(keras.losses.Loss):
             )
         self.ignore_class = None if ignore_class is None else int(ignore_class)
 
-    def of_step(self, step: Any) -> tf.Tensor:
+    def of_step(self, step: AnyStep) -> tf.Tensor:
         """Returns the loss of each example.
 
         Args:
@@ -161,7 +161,7 @@ class TaggedLoss(keras.losses.Loss):
             with tf.control_dependencies(checked):  # before a sampler changes its state
                 sampled = self.samples and bool(tag.training)
                 selected = tag.step(labels, labels.counted, sampled)
-                losses = self.of_step(selected.step)
+                losses = self.of_step(selected.step)  # type: ignore[arg-type]  # step_class
                 if selected.rows is not None:
                     losses = selected.rows.put_back(losses)
             losses = _by_position(losses, tag)
@@ -201,7 +201,7 @@ class TaggedLoss(keras.losses.Loss):
         return config
 
     @classmethod
-    def from_config(cls, config: Config) -> "TaggedLoss":
+    def from_config(cls, config: Config) -> Self:
         if isinstance(config.get("class_weights"), str):
             config = {**config, "class_weights": unpack(config["class_weights"], "<f4")}
         return cls(**config)
@@ -467,7 +467,7 @@ class SampledOptions(ProductOptions, total=False):
     remove_accidental_hits: bool
 
 
-class SampledLoss(TaggedLoss):
+class SampledLoss(TaggedLoss[SampledStep]):
     """A loss over the labels of an example and the classes that the layer's sampler draws.
 
     A subclass defines `candidate_losses`, a function of the raw logits of the candidates and

@@ -28,7 +28,7 @@ _LEAST_SINE = 1e-3
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class SoftmaxLoss(TaggedLoss):
+class SoftmaxLoss(TaggedLoss[Step]):
     """Exact softmax cross entropy over all classes.
 
     `-mean_y(o_y) + log(sum_c exp(o_c))` for the labels `y` of an example. The loss works in

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
@@ -29,7 +29,6 @@ from tf_largeout.variables.replicas import replica_id
 
 _ATTRIBUTE = "_largeout_tag"
 _scopes = threading.local()
-AnyStep = TypeVar("AnyStep", bound=Step)
 
 
 class Ranking:

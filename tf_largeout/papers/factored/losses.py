@@ -16,7 +16,7 @@ from tf_largeout.steps.output_tag import OutputTag
 from tf_largeout.types import Config, DTypeLike, TensorLike
 
 
-class SphericalLoss(TaggedLoss):
+class SphericalLoss(TaggedLoss[FactoredStep]):
     """Base of the losses of the spherical family, which train a `FactoredOutput` exactly.
 
     Such a loss depends only on three values of the N logits `o` of an example (Vincent et al.

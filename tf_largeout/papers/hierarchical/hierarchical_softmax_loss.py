@@ -64,7 +64,7 @@ class LogProbabilityTag(OutputTag):
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class HierarchicalSoftmaxLoss(TaggedLoss):
+class HierarchicalSoftmaxLoss(TaggedLoss[LogProbabilityStep]):
     """Exact cross entropy of a `HierarchicalOutput` (Goodman 2001) or a `HuffmanOutput`.
 
     `-mean_y log P(y | h)` over the labels `y` of an example, with `P(c | h) = P(cluster of c |
