@@ -348,12 +348,6 @@ def best_of(
     return scores, tf.where(scores > NOTHING, ids, -1)
 
 
-def _variable(value: tf.Tensor) -> Any:
-    """Returns a variable that shares the memory of `value`."""
-    # TensorFlow keeps 34 KB per variable name. Without `name`, Keras creates a new name.
-    return keras.Variable(value, name="rows", trainable=False, dtype="float32", autocast=False)
-
-
 def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
     """Returns a function that creates weights, with the values in `values`, if any."""
 
