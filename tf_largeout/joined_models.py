@@ -54,26 +54,23 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
         raise ValueError(f"`models` must contain two or more models. Received: {len(models)}.")
     heads = [_head(model) for model in models]
     _check_alike(models, heads)
-    inputs = keras.tree.map_structure(_input_like, _inputs(models[0]))
+    inputs = keras.tree.map_structure(
+        lambda one: keras.Input(batch_shape=one.shape, dtype=one.dtype), _inputs(models[0])
+    )
     features = [
         keras.Model(_inputs(model), head.input, name=f"encoder_{number}")(inputs)
         for number, (model, head) in enumerate(zip(models, heads, strict=True))
     ]
-    output = _mean_of(heads)
-    return keras.Model(inputs, output(keras.layers.Concatenate()(features)))
-
-
-def _mean_of(heads: Sequence[LargeOutput]) -> LargeOutput:
-    """Returns a layer that maps the concatenated features to the heads' mean logits."""
     products = [head.class_matrix.as_products() for head in heads]
     rows = [one[0].numpy() for one in products if one is not None]
     biases = [one[1].numpy() for one in products if one is not None and one[1] is not None]
-    return LargeOutput(
+    output = LargeOutput(
         heads[0].num_classes,
         use_bias=bool(biases),
         embeddings_initializer=np.concatenate(rows, axis=1) / len(heads),
         bias_initializer=np.sum(biases, axis=0) / len(heads) if biases else None,
     )
+    return keras.Model(inputs, output(keras.layers.Concatenate()(features)))
 
 
 def _head(model: keras.Model) -> LargeOutput:
@@ -136,7 +133,3 @@ def _inputs(model: keras.Model) -> Any:
 def _specs(model: keras.Model) -> Any:
     """Returns the shapes and dtypes of the inputs, in their structure."""
     return keras.tree.map_structure(lambda tensor: (tensor.shape, tensor.dtype), _inputs(model))
-
-
-def _input_like(tensor: keras.KerasTensor) -> keras.KerasTensor:
-    return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype)

@@ -17,8 +17,8 @@ FAULTS = [
     Fault(
         "the labels of the last batch replace the counts of earlier ones",
         _SAMPLERS + "label_counts.py",
-        "counts[ids] += occurrences",
-        "counts[ids] = occurrences",
+        "np.add.at(merged, places, times)",
+        "merged[places] = times",
         ("tests/samplers/unigram_sampler_test.py", *_ALL),
     ),
     Fault(

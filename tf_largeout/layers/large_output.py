@@ -391,9 +391,7 @@ class LargeOutput(ClassOutput):
         """Returns the weights by name, without those of other layers; shards as one table."""
         layers = [one for one in (self.tied_layer, self.tower) if one is not None]
         tied = {id(weight) for layer in layers for weight in layer.weights}
-        weights = sharded_table.join_shards(
-            weight for weight in self.weights if id(weight) not in tied
-        )
+        weights = sharded_table.join_shards(one for one in self.weights if id(one) not in tied)
         # A table that was given as a variable may have any name.
         return {"embeddings" if one is self.embeddings else one.name: one for one in weights}
 
@@ -401,23 +399,18 @@ class LargeOutput(ClassOutput):
         children = super()._trackable_children(save_type, **kwargs)
         return saved_weights.children(self, children)
 
-    def _serialized_table(self) -> Config | None:
-        source = self._tied if self.tower is None else self.tower
-        return None if source is None else source.serialize()
-
     def get_config(self) -> Config:
+        source = self._tied or self.tower
         return {
             **super().get_config(),
             "num_classes": self.num_classes,
             "sampler": keras.saving.serialize_keras_object(self.sampler),
             "use_bias": self.use_bias,
             "embeddings_initializer": (
-                None
-                if self._tied or self.tower
-                else initializers.serialize(self.embeddings_initializer)
+                None if source else initializers.serialize(self.embeddings_initializer)
             ),
             "bias_initializer": initializers.serialize(self.bias_initializer),
-            "embeddings": self._serialized_table(),
+            "embeddings": None if source is None else source.serialize(),
             "num_shards": self.num_shards,
             "normalize": self.normalize,
             "scale": self.scale,

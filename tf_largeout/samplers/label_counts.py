@@ -21,19 +21,13 @@ def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -
 
     Arguments and errors are those of `CountedSampler.adapt`.
     """
-    counts = np.zeros(0)
+    classes = _Counter()
     for labels in _batches(data, steps):
         if isinstance(labels, tf.RaggedTensor):
             labels = labels.flat_values
-        ids, occurrences = np.unique(_as_ids(labels), return_counts=True)
-        if ids.size and ids[0] == -1:
-            ids, occurrences = ids[1:], occurrences[1:]
-        if ids.size and ids[-1] >= counts.size:
-            counts = np.pad(counts, (0, max(ids[-1] + 1, 2 * counts.size) - counts.size))
-        counts[ids] += occurrences
-    if not counts.any():
-        raise ValueError("Cannot count labels: `data` contains none.")
-    return np.trim_zeros(counts, "b")
+        ids = _as_ids(labels)
+        classes.add(ids[ids >= 0])
+    return classes.counts().astype(np.float64)
 
 
 def _batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
@@ -109,19 +103,12 @@ _PAIRS_AT_ONCE = 2**20
 
 
 class LabelPairs(NamedTuple):
-    """How often classes, and pairs of them, occur in sequences of labels.
+    """How often classes, and pairs of them, occur in sequences of labels; all int64."""
 
-    Attributes:
-        first: int64 `[num_pairs]`.
-        second: int64 `[num_pairs]`, the class after `first`; pairs are sorted by both.
-        times: int64 `[num_pairs]`, how often that pair occurs.
-        counts: int64 `[largest label + 1]`, how often each class occurs.
-    """
-
-    first: np.ndarray
-    second: np.ndarray
-    times: np.ndarray
-    counts: np.ndarray
+    first: np.ndarray  # [num_pairs]
+    second: np.ndarray  # the class after `first`; pairs are sorted by both
+    times: np.ndarray  # how often that pair occurs
+    counts: np.ndarray  # [largest label + 1], how often each class occurs
 
     def most_frequent(self, num_pairs: int) -> "LabelPairs":
         """Keeps the `num_pairs` most frequent pairs, or all if there are fewer."""
@@ -147,16 +134,12 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
         pairs.add((before[is_pair] << _BITS) | after[is_pair])
         classes.add(ids[ids >= 0])
     keys, times = pairs.merged()
-    ids, occurrences = classes.merged()
-    if not ids.size:
-        raise ValueError("Cannot count labels: `data` contains none.")
+    counts = classes.counts()
     if not keys.size:
         raise ValueError(
             "Cannot count pairs of labels: `data` contains no consecutive labels. Pass "
             "sequences of labels, `[batch, time]`."
         )
-    counts = np.zeros(ids[-1] + 1, np.int64)
-    counts[ids] = occurrences
     return LabelPairs(keys >> _BITS, keys & (2**_BITS - 1), times, counts)
 
 
@@ -185,3 +168,12 @@ class _Counter:
         self._parts, self._size = [(numbers, merged)], len(numbers)
         self._merged_size = self._size
         return numbers, merged
+
+    def counts(self) -> np.ndarray:
+        """Returns how often each number up to the largest occurs, int64."""
+        ids, times = self.merged()
+        if not ids.size:
+            raise ValueError("Cannot count labels: `data` contains none.")
+        counts = np.zeros(ids[-1] + 1, np.int64)
+        counts[ids] = times
+        return counts
