@@ -355,14 +355,9 @@ class HashedBigrams(IdLayer):
     row for each id and for each hashed pair, and no list of pairs is needed:
 
     ```python
-    model = keras.Sequential(
-        [
-            keras.Input([40], dtype="int32"),  # ids below 50_000, padded with 0
-            tflo.layers.HashedBigrams(50_000, 2**20),
-            tflo.layers.EmbeddingBag(50_000 + 2**20, 128),
-            tflo.layers.LargeOutput(200_000, "uniform"),
-        ]
-    )
+    ids = keras.Input([40], dtype="int32")  # below 50_000, padded with 0
+    pairs = tflo.layers.HashedBigrams(50_000, 2**20)(ids)
+    features = tflo.layers.EmbeddingBag(50_000 + 2**20, 128)(pairs)
     ```
 
     References:

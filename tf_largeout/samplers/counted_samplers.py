@@ -152,8 +152,8 @@ class CountedSampler(StaticSampler):
         """Counts the training labels; replaces earlier counts.
 
         Args:
-            data: Integer labels of any shape, padded with -1, or a `tf.data.Dataset` of them
-                or of tuples `(x, y, ...)`.
+            data: Integer labels of any shape, padded with -1 or ragged, or a `tf.data.Dataset`
+                of them or of tuples `(x, y, ...)`.
             steps: Number of elements to take from a dataset; needed if it is infinite.
 
         Raises:
@@ -225,18 +225,16 @@ class UnigramSampler(CountedSampler):
     would never be reduced, and its correction log q would be infinite.
 
     The counts come from `counts` or from `adapt(labels)`, before or after the layer is built.
-    Training without them is an error before the first step. The counts are saved with the
-    weights of the layer, not in the config. So a saved model has its counts when its weights
-    are loaded. A copy by `keras.models.clone_model` has them after `set_weights`. With
-    replacement, the state is an alias table of 28 bytes per class, including its count. Without
-    replacement, the state is a table of cumulative inclusion probabilities of 18 bytes per
+    Training without them is an error before the first step. They are saved with the weights of
+    the layer, not in the config, so a copy by `keras.models.clone_model` has them after
+    `set_weights`. With replacement, the state is an alias table of 28 bytes per class,
+    including its count; without, a table of cumulative inclusion probabilities of 18 bytes per
     class. With both tables, a draw takes O(1) time on average. The expected counts are exact;
     see `StaticSampler`.
 
-    The other arguments are those of `StaticSampler`.
+    The other arguments are those of `CountedSampler`.
 
     Args:
-        counts: Optional counts, or any numbers in proportion to them, one per class.
         distortion: Exponent of the counts: 1, the default as in `tf.nn`, draws by frequency,
             and 0 draws uniformly. word2vec uses 0.75.
 

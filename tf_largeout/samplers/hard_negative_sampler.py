@@ -114,8 +114,17 @@ class HardNegativeSampler(Sampler):
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
-        if self.tail:
-            self._build_tail(self.tail, layer)
+        try:
+            if self.tail:
+                self.tail.build(layer)
+        except ValueError as error:
+            num_of_tail = self.num_sampled - (self.num_hard or 0)
+            raise ValueError(
+                f"{type(self).__name__}(num_sampled={self.num_sampled}, "
+                f"num_hard={self.num_hard}) leaves {num_of_tail} negatives to its "
+                f"tail, which cannot draw that many. Lower `num_sampled`, or pass another "
+                f"`tail`. {error}"
+            ) from error
         self.start.build(self, layer)
 
     def take_classes(self, before: Any, change: ClassChange) -> None:
@@ -136,7 +145,7 @@ class HardNegativeSampler(Sampler):
         search = functools.partial(self.search, features, labels, layer)
         if self.tail:
             return self.head_and_tail(search, features, labels, layer)
-        ids = self._found(search, features)
+        ids = tf.ensure_shape(search(), [None, self.num_searched])
         return SampledValues(ids, tf.ones(tf.shape(labels)), tf.ones(tf.shape(ids)))
 
     def head_and_tail(
@@ -156,9 +165,15 @@ class HardNegativeSampler(Sampler):
             labels: As in `search`.
             layer: As in `search`.
         """
+
+        def no_classes() -> tf.Tensor:
+            shape = [tf.shape(features)[0], self.num_searched]
+            return tf.fill(shape, tf.constant(-1, tf.int64))
+
         tail = self.tail.sample(features, labels, layer)  # type: ignore[union-attr]
         self.start.see(labels)
-        ids = self._found(find, features)
+        ids = _if(self.start.has_begun(), find, no_classes)
+        ids = tf.ensure_shape(ids, [None, self.num_searched])
         in_head = tf.cast(is_in_row(labels, ids), tf.float32)
         head = SampledValues(ids, in_head, tf.ones(tf.shape(ids)))
         return HeadAndTail(head, tail)  # type: ignore[arg-type]  # no tail searches
@@ -192,25 +207,6 @@ class HardNegativeSampler(Sampler):
             "start_step": self.start.step,
             "seed": self.seed,
         }
-
-    def _found(self, find: Callable[[], tf.Tensor], features: tf.Tensor | None) -> tf.Tensor:
-        def no_classes() -> tf.Tensor:
-            shape = [tf.shape(features)[0], self.num_searched]
-            return tf.fill(shape, tf.constant(-1, tf.int64))
-
-        ids = _if(self.start.has_begun(), find, no_classes)
-        return tf.ensure_shape(ids, [None, self.num_searched])
-
-    def _build_tail(self, tail: Sampler, layer: ClassLayer) -> None:
-        try:
-            tail.build(layer)
-        except ValueError as error:
-            raise ValueError(
-                f"{type(self).__name__}(num_sampled={self.num_sampled}, "
-                f"num_hard={self.num_hard}) leaves {tail.num_sampled} negatives to its "
-                f"tail, which cannot draw that many. Lower `num_sampled`, or pass another "
-                f"`tail`. {error}"
-            ) from error
 
     def _checked(self, num_hard: int | None, tail: Any) -> int | None:
         if num_hard is None:

@@ -190,7 +190,8 @@ class InvertedFile:
         else:
             copies = self._copies(embeddings, bias)
             self._write(inverted_file_fitted(*copies, self._unit_length))
-        self._note_lists()
+        if self._list_of_row is not None:
+            self._note_lists(self._list_of_row)
 
     def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Counts a training step, and updates the lists if that is due.
@@ -291,13 +292,12 @@ class InvertedFile:
             inverted_file_upkeep(embeddings, bias, self.variables(), *arguments)
         else:
             self._write(inverted_file_kept_up(*self._copies(embeddings, bias), *arguments))
-        self._note_lists()
+        if self._list_of_row is not None:
+            self._note_lists(self._list_of_row)
         return True
 
-    def _note_lists(self) -> None:
+    def _note_lists(self, list_of_row_variable: keras.Variable) -> None:
         """Stores the list of each row, in O(num_rows log(num_lists))."""
-        if self._list_of_row is None:
-            return
         with devices.host_scope(self._state[-1]):
             offsets, ids = (
                 tf.bitcast(variable.read_value(), tf.int32)
@@ -307,7 +307,7 @@ class InvertedFile:
             places = tf.range(tf.size(ids))
             list_of_place = tf.searchsorted(offsets[1:], places, side="right")
             list_of_row = tf.scatter_nd(ids[:, tf.newaxis], list_of_place, tf.shape(ids))
-            local_variable(self._list_of_row).assign(tf.bitcast(list_of_row, tf.uint32))
+            local_variable(list_of_row_variable).assign(tf.bitcast(list_of_row, tf.uint32))
 
     def _is_on_cpu(self) -> bool:
         # Not stored: Keras creates the variables of some layers after `build`.
