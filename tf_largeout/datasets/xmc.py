@@ -120,7 +120,9 @@ def read(path: pathlib.Path) -> XmcFile:
         raise SourceFileError(f"{path} cannot be read: {error}.") from error
     labels, features, weights, texts = rows
     values = np.concatenate([np.zeros(0, np.float32), *weights])
-    return XmcFile(*sizes[1:], _joined(features), values, _joined(labels), md5_uint64(texts))
+    return XmcFile(
+        sizes[1], sizes[2], _joined(features), values, _joined(labels), md5_uint64(texts)
+    )
 
 
 def _header(line: str, path: pathlib.Path) -> tuple[int, ...]:

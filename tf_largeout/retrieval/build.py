@@ -45,8 +45,7 @@ def build(
 ) -> Index[Any]:
     """Builds several kinds of index, and returns the fastest that reaches the recall.
 
-    Which index is fastest depends on the rows, the recall, the batch size and the machine. For
-    some rows, the exact search of a `BruteForceIndex` is as fast as any other.
+    Which index is fastest depends on the rows, the recall, the batch size and the machine.
 
     ```python
     rows, bias = np.random.normal(size=[2_000, 16]), np.zeros(2_000)

@@ -77,10 +77,7 @@ class Search:
         exclude: TensorLike | None,
         allowed: TensorLike | None,
     ) -> Answer:
-        """Like `top_k`, but eager calls run as one graph per `k`, of which it keeps 16.
-
-        Calling ops eagerly can take longer than the search.
-        """
+        """Like `top_k`, but eager calls run as one graph per `k`, which is faster."""
         if allowed is not None or not tf.executing_eagerly():
             return self.top_k(queries, k, exclude, allowed)
         if exclude is None:
@@ -209,16 +206,16 @@ class Index(abc.ABC, Generic[SearchT]):
 
     def require_current(self, scorer: ClassScorer) -> None:
         """Raises a ValueError if one of 64 to 127 checked classes of a layer differs."""
-        if not self._built().rows.agree_in_a_sample(scorer):
-            raise self._other_rows(scorer)
+        self._require(self._built().rows.agree_in_a_sample(scorer), scorer)
 
     def require_rows(self, scorer: ClassScorer) -> None:
         """Raises a ValueError unless the classes of `scorer` have the rows of this index."""
-        if not self._built().rows.are_those_of(scorer):
-            raise self._other_rows(scorer)
+        self._require(self._built().rows.are_those_of(scorer), scorer)
 
-    def _other_rows(self, scorer: ClassScorer) -> ValueError:
-        return ValueError(
+    def _require(self, agrees: bool, scorer: ClassScorer) -> None:
+        if agrees:
+            return
+        raise ValueError(
             "`index` must have the current rows and biases of the layer, which has "
             f"{scorer.num_classes} classes of width {scorer.dim}. Received: a "
             f"{type(self).__name__} of {self.num_classes} classes of width {self.dim}, "

@@ -27,11 +27,7 @@ def write(
     settings: dict[str, Any],
     arrays: dict[str, np.ndarray],
 ) -> None:
-    """Writes a file and renames it to `path` when it is complete.
-
-    Several threads, processes and machines may save to one path. The file of the last one to
-    finish remains; a process that has loaded the old file keeps its content. The function also
-    removes unfinished files of killed saves to this path.
+    """Writes an `atomic_file`; a process that has loaded the old file keeps its content.
 
     Args:
         path: The file.
@@ -44,13 +40,8 @@ def write(
         for name, array in arrays.items()
     }
     described = [
-        {
-            "name": name,
-            "dtype": array.dtype.str,
-            "shape": array.shape,
-            "crc": zlib.crc32(raw[name]),
-        }
-        for name, array in arrays.items()
+        {"name": name, "dtype": one.dtype.str, "shape": one.shape, "crc": zlib.crc32(raw[name])}
+        for name, one in arrays.items()
     ]
     header = json.dumps({"kind": kind, "settings": settings, "arrays": described}).encode()
     with atomic_file(path) as file:

@@ -83,15 +83,14 @@ def predict_top_k(
         verbose: As in `predict`.
         positions: None, the default, returns a result for each position of a sequence. "last"
             returns one result per sequence, for the last position that is not masked. The mask
-            comes from the model, for example from `keras.layers.Embedding(mask_zero=True)`, and
-            the padding may be on the left or on the right. Without a mask, "last" is the last
-            of all positions. So sequences with padding on the right need a mask. For a sequence
-            of only padding, the result is -inf (0 for probabilities) and -1.
+            comes from the model, for example from `keras.layers.Embedding(mask_zero=True)`.
+            Without a mask, "last" is the last of all positions, so sequences with padding on
+            the right need a mask. For a sequence of only padding, the result is -inf (0 for
+            probabilities) and -1.
         scores: "logit", the default, "softmax", "top_k_softmax" or "sigmoid", as in the
             layer's `top_k`. "softmax" always means the softmax over all classes of the layer,
-            even with `exclude`, `allowed` or an index: filters hide classes, but do not change
-            the probabilities of the others. This takes another pass over all classes, in
-            blocks, so with an index it takes O(num_classes) time per example, too.
+            even with `exclude`, `allowed` or an index. This takes another pass over all
+            classes, so with an index it takes O(num_classes) time per example, too.
             "top_k_softmax" takes no such pass: it is the softmax over the `k` classes of the
             result (equation 1 of Vijayanarasimhan et al. 2015 over the top K classes).
 
@@ -103,9 +102,8 @@ def predict_top_k(
     Raises:
         ValueError: If the model has another output, `k` or `batch_size` is not at least 1,
             `index` is not an index, or has other classes, class rows or biases than the layer,
-            or a filter does not contain integers or does not match `x`. It is also raised if
-            `exclude` is given and `x` is not arrays, if `positions` is "last" and the model has
-            no sequences, or if the layer does not support `scores`, see its `top_k`.
+            a filter does not match `x`, `exclude` is given and `x` is not arrays, `positions`
+            is "last" and the model has no sequences, or the layer does not support `scores`.
         tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features of
             an example are not finite.
     """
@@ -125,9 +123,11 @@ def predict_top_k(
         _require_rows(x, exclude)
         x = {"x": x, "exclude": exclude}
     with model.distribute_strategy.scope():
-        finder = _Finder(model, k, exclude is not None, allowed, index, positions, scores)
-        finder.sparse_exclude = sparse
-    if _is_empty(x):  # without examples, Keras's loop returns no arrays
+        finder = _Finder(
+            model, k, exclude is not None, sparse, allowed, index, positions, scores
+        )
+    shapes = [tuple(getattr(one, "shape", ())) for one in keras.tree.flatten(x)]
+    if all(shape[:1] == (0,) for shape in shapes):  # Keras's loop would return no arrays
         found, ids = finder.predict_on_batch(x)
     else:
         found, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)
@@ -143,11 +143,6 @@ def _require_index(index: Any) -> None:
         "the layer: tf_largeout.retrieval.InvertedFileIndex().build(layer.class_embeddings(), "
         "layer.bias)."
     )
-
-
-def _is_empty(x: Any) -> bool:
-    """Returns whether `x` is arrays without examples."""
-    return all(tuple(getattr(one, "shape", ()))[:1] == (0,) for one in keras.tree.flatten(x))
 
 
 def _reject_lists_of_texts(x: Any) -> None:
@@ -183,6 +178,7 @@ class _Finder(keras.Model):
         model: keras.Model,
         k: int,
         has_exclude: bool,
+        sparse_exclude: Any,  # the exclusions if they are a SciPy matrix, else None
         allowed: tf.Tensor | None,
         index: TopKIndex | None,
         positions: str | None,
@@ -191,8 +187,7 @@ class _Finder(keras.Model):
         super().__init__()
         self._model, self._k, self._has_exclude = model, k, has_exclude
         self._allowed, self._index, self._positions = allowed, index, positions
-        self._scores = scores
-        self.sparse_exclude: Any = None  # the SciPy matrix of the exclusions
+        self._scores, self._sparse_exclude = scores, sparse_exclude
         self.run_eagerly = model.run_eagerly
 
     @tf.autograph.experimental.do_not_convert
@@ -203,7 +198,13 @@ class _Finder(keras.Model):
             x, exclude = x["x"], x["exclude"]
         tag, mask = tag_and_mask(self._model, x, "`predict_top_k`")
         if self._positions is None:
-            _refuse_one_row_for_positions(exclude, tag.features)
+            if exclude is not None and (exclude.shape.rank, tag.features.shape.rank) == (2, 3):
+                raise ValueError(
+                    "`exclude` must have a list of ids for each position, [examples, time, n]. "
+                    "Received: `exclude` of shape [examples, n], for a model of sequences. "
+                    "Pass positions='last' to get only the last position, or repeat the ids: "
+                    "np.repeat(exclude[:, np.newaxis], time, axis=1)."
+                )
             return self._best(tag.owner, tag.features, exclude)
         features, has_position = _last_positions(tag.features, mask)
         scores, ids = self._best(tag.owner, features, exclude)
@@ -219,7 +220,7 @@ class _Finder(keras.Model):
         features: tf.Tensor,
         exclude: tf.Tensor | tf.RaggedTensor | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        require_width(self.sparse_exclude, layer.num_classes)
+        require_width(self._sparse_exclude, layer.num_classes)
         if self._index is None:
             return layer.top_k(features, self._k, exclude, self._allowed, scores=self._scores)
         _require_same_classes(self._index, layer)
@@ -253,18 +254,6 @@ def _last_positions(
     mask, steps = tf.cast(mask, tf.bool), tf.range(tf.shape(features)[1])
     last = tf.reduce_max(tf.where(mask, steps, 0), axis=1)
     return tf.gather(features, last, batch_dims=1), tf.reduce_any(mask, axis=1)
-
-
-def _refuse_one_row_for_positions(
-    exclude: tf.Tensor | tf.RaggedTensor | None, features: tf.Tensor
-) -> None:
-    if exclude is not None and exclude.shape.rank == 2 and features.shape.rank == 3:
-        raise ValueError(
-            "`exclude` must have a list of ids for each position, [examples, time, n]. "
-            "Received: `exclude` of shape [examples, n], for a model of sequences. Pass "
-            "positions='last' to get only the last position, or repeat the ids: "
-            "np.repeat(exclude[:, np.newaxis], time, axis=1)."
-        )
 
 
 def _require_same_classes(index: TopKIndex, layer: "ClassOutput") -> None:

@@ -27,8 +27,12 @@ from tf_largeout.types import AddWeight, TensorLike
 
 _SAMPLED_CLASSES = 64
 _LEAST_WIDTH = 32  # For narrower rows, 8-bit numbers hardly save time.
-# Scale, bias, error, norm and highest bias of a class that no search finds.
-_NO_CLASS = np.array([0.0, -np.inf, 0.0, 0.0, -np.inf], np.float32)
+# Of a class that no search finds: codes; scale and bias; error, norm and highest bias.
+_NO_CLASS = (
+    np.array([[CODE_OF_ZERO]], np.uint8),
+    np.array([[0.0], [-np.inf]], np.float32),
+    np.array([[0.0], [0.0], [-np.inf]], np.float32),
+)
 
 
 class Rows:
@@ -263,10 +267,8 @@ class QuantizedRows(Rows):
 
     def added(self, class_embeddings: TensorLike, bias: TensorLike | None) -> "QuantizedRows":
         more = QuantizedRows.of(*self._checked(class_embeddings, bias, "add"))
-        codes, numbers = (
-            np.concatenate(parts) for parts in zip(self._by_row(), more._by_row(), strict=True)
-        )
-        return self._with(codes, numbers, np.concatenate([self.alive, more.alive]))
+        ids = len(self.alive) + np.arange(len(more.alive))
+        return self._with(ids, more, np.concatenate([self.alive, more.alive]))
 
     def updated(
         self, ids: np.ndarray, class_embeddings: TensorLike, bias: TensorLike | None
@@ -275,16 +277,12 @@ class QuantizedRows(Rows):
             bias = self._table.biases(tf.constant(ids))
         new = QuantizedRows.of(*self._checked(class_embeddings, bias, "update"))
         self._require_distinct(ids, len(new.alive))
-        codes, numbers = self._by_row()
-        codes[ids], numbers[ids] = new._by_row()
-        return self._with(codes, numbers, self.alive)
+        return self._with(ids, new, self.alive)
 
     def removed(self, ids: np.ndarray) -> "QuantizedRows":
         alive = self.alive.copy()
         alive[ids] = False
-        codes, numbers = self._by_row()
-        codes[ids], numbers[ids] = CODE_OF_ZERO, _NO_CLASS
-        return self._with(codes, numbers, alive)
+        return self._with(ids, None, alive)
 
     def agree_in_a_sample(self, scorer: ClassScorer) -> bool:
         """Returns whether the rows of `scorer` are rounded to these."""
@@ -297,39 +295,34 @@ class QuantizedRows(Rows):
         are_near = bool(tf.reduce_all(errors <= most[:, tf.newaxis]))
         return are_near and np.allclose(own, other, rtol=1e-5, atol=1e-7)
 
-    def _by_row(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns copies with a line per class: uint8 `[n, width]`, and float32 `[n, 5]`."""
-        count, width = len(self.alive), padded_width(self.matrix.dim)
-        groups = -(-count // GROUP_ROWS)
-        codes = self._codes.reshape(groups, -1, GROUP_ROWS, CODES_TOGETHER)
-        codes = codes.swapaxes(1, 2).reshape(-1, width)[:count]
-        parts = np.split(self._scales, [2 * GROUP_ROWS * groups])
-        numbers = [
-            part.reshape(groups, size, GROUP_ROWS).swapaxes(1, 2).reshape(-1, size)
-            for part, size in zip(parts, (2, 3), strict=True)
-        ]
-        return np.array(codes), np.concatenate(numbers, axis=1)[:count]
-
     def _with(
-        self, codes: np.ndarray, numbers: np.ndarray, alive: np.ndarray
+        self, ids: np.ndarray, new: "QuantizedRows | None", alive: np.ndarray
     ) -> "QuantizedRows":
-        """Returns rows from the inverse of `_by_row`."""
-        width, groups = codes.shape[1], -(-len(codes) // GROUP_ROWS)
-        padding = groups * GROUP_ROWS - len(codes)
-        codes = np.pad(codes, [(0, padding), (0, 0)], constant_values=CODE_OF_ZERO)
-        numbers = np.concatenate([numbers, np.tile(_NO_CLASS, (padding, 1))])
-        packed = empty_aligned((groups * GROUP_ROWS * width,), np.uint8)
-        packed.reshape(groups, -1, GROUP_ROWS, CODES_TOGETHER)[:] = codes.reshape(
-            groups, GROUP_ROWS, -1, CODES_TOGETHER
-        ).swapaxes(1, 2)
-        scales = empty_aligned((groups * GROUP_ROWS * 5,), np.float32)
-        parts = np.split(scales, [2 * GROUP_ROWS * groups])
-        for part, of_rows in zip(parts, np.split(numbers, [2], axis=1), strict=True):
-            size = of_rows.shape[1]
-            part.reshape(groups, size, GROUP_ROWS)[:] = of_rows.reshape(
-                groups, GROUP_ROWS, size
-            ).swapaxes(1, 2)
-        return QuantizedRows(packed, scales, alive, self.matrix.dim, self.matrix.has_bias)
+        """Returns these rows, where those of `ids` are `new`, or None for rows of no class."""
+        size = -(-len(alive) // GROUP_ROWS) * GROUP_ROWS
+        codes = empty_aligned((size * padded_width(self.matrix.dim),), np.uint8)
+        scales = empty_aligned((size * 5,), np.float32)
+        source = new or self
+        order = np.arange(len(ids))
+        for to, old, other, nothing in zip(
+            _parts(codes, scales),
+            _parts(self._codes, self._scales),
+            _parts(source._codes, source._scales),
+            _NO_CLASS,
+            strict=True,
+        ):
+            to[: len(old)], to[len(old) :] = old, nothing[:, np.newaxis]
+            found = other[order // GROUP_ROWS, :, order % GROUP_ROWS] if new else nothing
+            to[ids // GROUP_ROWS, :, ids % GROUP_ROWS] = found
+        return QuantizedRows(codes, scales, alive, self.matrix.dim, self.matrix.has_bias)
+
+
+def _parts(codes: np.ndarray, scales: np.ndarray) -> list[np.ndarray]:
+    """Returns views of codes, scales and bounds, `[groups, n, GROUP_ROWS, m]`."""
+    groups = len(scales) // (5 * GROUP_ROWS)
+    parts = [codes, *np.split(scales, [2 * GROUP_ROWS * groups])]
+    shapes = [(groups, -1, GROUP_ROWS, size) for size in (CODES_TOGETHER, 1, 1)]
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def best_of(
