@@ -55,11 +55,13 @@ class Backup(keras.callbacks.Callback):
         model.optimizer.build(model.trainable_variables)
         self.folder = os.fspath(folder)
         self._epoch = tf.Variable(0, dtype=tf.int64, trainable=False)
+        # Random states, such as dropout's, which Keras checkpoints do not include.
+        known = {id(one) for one in [*model.weights, *model.metrics_variables]}
         checkpoint = tf.train.Checkpoint(
             model=model,
             optimizer=model.optimizer,
             epoch=self._epoch,
-            random=_random(model),
+            random=[one.value for one in model.variables if id(one) not in known],
             **_inner_optimizers(model.optimizer),
         )
         self._manager = tf.train.CheckpointManager(checkpoint, self.folder, max_to_keep=1)
@@ -99,9 +101,3 @@ def _inner_optimizers(optimizer: Any) -> dict[str, Any]:
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # of a LossScaleOptimizer
     inner = getattr(optimizer, "optimizers", [])
     return {"inner_optimizers": list(inner)} if inner else {}
-
-
-def _random(model: keras.Model) -> list[tf.Variable]:
-    """Returns random states that Keras checkpoints do not include, such as dropout's."""
-    known = {id(one) for one in [*model.weights, *model.metrics_variables]}
-    return [one.value for one in model.variables if id(one) not in known]

@@ -63,8 +63,7 @@ def fit(
         epochs: Number of the last epoch.
         verbose: As in `model.fit`.
         callbacks: As in `model.fit`.
-        validation_data: Data for `model.evaluate`: a dataset, or `(x, y)` or `(x, y,
-            sample_weight)`.
+        validation_data: A dataset, or `(x, y)` or `(x, y, sample_weight)`.
         initial_epoch: Number of completed epochs.
         validation_steps: As in `model.fit`.
         class_weight: Weights of examples by class, such as `{0: 0.5, 7: 2.0}`; other classes
@@ -94,13 +93,6 @@ def fit(
     data = coordinator.create_per_worker_dataset(dataset)
     _make_metrics(model, data.element_spec)
     steps, batches = _trainer_steps(model, coordinator.strategy), iter(data)
-
-    def one_epoch() -> dict[str, float]:
-        logs = _train(model, coordinator, steps, batches, count)
-        if validation_data is not None:
-            logs |= _evaluate(model, validation_data, validation_steps)
-        return logs
-
     history = keras.callbacks.History()
     calls = keras.callbacks.CallbackList(
         [*callbacks, history],
@@ -110,26 +102,18 @@ def fit(
         epochs=epochs,
         steps=count,
     )
-    _each_epoch(one_epoch, range(initial_epoch, epochs), model, calls)
-    return history
-
-
-def _each_epoch(
-    function: Callable[[], dict[str, float]],
-    epochs: range,
-    model: keras.Model,
-    calls: keras.callbacks.CallbackList,
-) -> None:
-    """Calls `function`, which returns logs, for each epoch, until a callback stops it."""
     model.stop_training, logs = False, {}
     calls.on_train_begin()
-    for epoch in epochs:
+    for epoch in range(initial_epoch, epochs):
         calls.on_epoch_begin(epoch)
-        logs = function()
+        logs = _train(model, coordinator, steps, batches, count)
+        if validation_data is not None:
+            logs |= _evaluate(model, validation_data, validation_steps)
         calls.on_epoch_end(epoch, logs)
         if model.stop_training:
             break
     calls.on_train_end(logs)
+    return history
 
 
 def _checked(model: keras.Model, dataset_fn: DatasetFunction) -> Any:
@@ -184,10 +168,7 @@ def _evaluate(model: keras.Model, data: Any, steps: int | None) -> dict[str, flo
 
 
 def _make_metrics(model: keras.Model, batch: Any) -> None:
-    """Creates all variables of the metrics now, for the `element_spec` of a dataset.
-
-    Keras would create some in the first update.
-    """
+    """Creates all variables of the metrics; Keras would create some in the first update."""
 
     @tf.function
     def update(batch: Any) -> None:

@@ -39,18 +39,19 @@ def local_servers(
     """
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(count)]
-        servers = [stack.enter_context(_process(host, prefix, log)) for log in logs]
+        module = [sys.executable, "-m", "tf_largeout.distribute.server"]
+        command = [*prefix, *module, "--host", host, "--port", "0"]
+        servers = [
+            stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            )
+            for log in logs
+        ]
         for server in servers:
             stack.callback(server.terminate)  # runs before the wait for the end of the servers
         ready = [_when_ready(*one) for one in zip(servers, logs, strict=True)]
         stack.callback(peers.unwatch, [one.address for one in ready])
         yield ready
-
-
-def _process(host: str, prefix: Sequence[str], log: IO[str]) -> "subprocess.Popen[str]":
-    module = [sys.executable, "-m", "tf_largeout.distribute.server"]
-    command = [*prefix, *module, "--host", host, "--port", "0"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
 def _when_ready(server: "subprocess.Popen[str]", log: IO[str]) -> LocalServer:

@@ -66,11 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs a server until SIGTERM or SIGINT; returns the exit code."""
     parser = argparse.ArgumentParser(prog="tf_largeout.distribute.server", description=__doc__)
     parser.add_argument("--port", type=int, required=True, help="0 selects a free port")
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address at which the trainer reaches this machine (default: only from here)",
-    )
+    what = "address at which the trainer reaches this machine (default: only from here)"
+    parser.add_argument("--host", default="127.0.0.1", help=what)
     options = parser.parse_args(arguments)
     claim = pathlib.Path(tempfile.mkdtemp(prefix="largeout_server_")) / "trainer"
     try:

@@ -28,7 +28,7 @@ from tf_largeout.types import AddWeight, TensorLike
 _SAMPLED_CLASSES = 64
 _LEAST_WIDTH = 32  # For narrower rows, 8-bit numbers hardly save time.
 # Of a class that no search finds: codes; scale and bias; error, norm and highest bias.
-_NO_CLASS = (
+_NO_CLASS: tuple[np.ndarray, ...] = (
     np.array([[CODE_OF_ZERO]], np.uint8),
     np.array([[0.0], [-np.inf]], np.float32),
     np.array([[0.0], [0.0], [-np.inf]], np.float32),
