@@ -74,8 +74,7 @@ class Storable:
 class Corpus(Storable):
     """All examples of a dataset as flat arrays: the training split first, then the test split.
 
-    Class ids are in descending order of training counts. Class 0 is the most frequent one, as a
-    log-uniform sampler expects. Classes without training examples come last.
+    Class ids are in descending order of training counts, as a log-uniform sampler expects.
 
     Attributes:
         features: One row of int32 ids per example. Ids are `1 ... vocabulary_size - 1`; 0 is

@@ -81,7 +81,7 @@ def _marked(name: str) -> str:
 
 
 def _fill_rows(rows: np.ndarray, texts: list[str]) -> None:
-    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    lengths = np.array([len(text) for text in texts], np.int64)
     utf32 = "".join(texts).encode("utf-32-le", "surrogatepass")
     characters = np.frombuffer(utf32, "<u4").astype(np.uint64)
     row_of = np.repeat(np.arange(len(texts)), lengths)
@@ -183,13 +183,9 @@ def place_text(place: dict[str, Any], countries: dict[str, Any]) -> str:
 
 
 def _encode_all(names: list[str]) -> Ragged:
-    chunks = []
-    with progress(total=len(names), desc="Hashing n-grams", unit=" names") as bar:
-        for start in range(0, len(names), _CHUNK):
-            chunk = names[start : start + _CHUNK]
-            chunks.append(Ragged.from_padded(encode(chunk), 0))
-            bar.update(len(chunk))
-    return Ragged.joined(chunks)
+    starts = progress(range(0, len(names), _CHUNK), desc="Hashing n-grams", unit=" chunks")
+    chunks = (encode(names[start : start + _CHUNK]) for start in starts)
+    return Ragged.joined([Ragged.from_padded(chunk, 0) for chunk in chunks])
 
 
 def _read_tables(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -61,12 +61,10 @@ class Folders:
 
 def local_folder(data_dir: Any) -> pathlib.Path:
     """Returns the path `data_dir` with `~` expanded, or raises a ValueError."""
-    try:
+    with contextlib.suppress(TypeError, RuntimeError):  # not a path, or an unknown `~`
         path = os.fspath(data_dir)
         if isinstance(path, str) and path and "\0" not in path and "://" not in path:
             return pathlib.Path(path).expanduser()
-    except (TypeError, RuntimeError):
-        pass  # It is not a path, or `~` cannot be expanded.
     raise ValueError(
         "`data_dir` must be the path of a local folder, or None for the value of the "
         "environment variable TFDS_DATA_DIR or else ~/tensorflow_datasets. "

