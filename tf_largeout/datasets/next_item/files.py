@@ -232,10 +232,10 @@ def interactions(
         _check_number(file, count)
     if not count:
         raise SourceFileError(f"{file} contains no interactions. Download it again.")
-    columns = [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
+    users, items, times = map(np.concatenate, zip(*chunks, strict=True))
     chunks.clear()
-    names = [np.array([str(name) for name in numbers], object) for numbers in known]
-    return Interactions.from_numbers(*columns, *names, k_core)
+    user_names, item_names = (np.array([str(name) for name in one], object) for one in known)
+    return Interactions.from_numbers(users, items, times, user_names, item_names, k_core)
 
 
 def ml_100k(*, data_dir: str | os.PathLike[str] | None = None, k_core: int = 1) -> Interactions:
