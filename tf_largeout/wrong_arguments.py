@@ -138,7 +138,7 @@ def refuse_wrong_arguments_of(
     known: dict[str, inspect.Parameter] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base):
-            parameters = inspect.signature(base.__init__).parameters
+            parameters = inspect.signature(vars(base)["__init__"]).parameters
             passes_on = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
             if passes_on and not base.__module__.startswith("tf_largeout."):
                 return
