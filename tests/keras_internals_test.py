@@ -1,5 +1,6 @@
 """Each use of Keras and TensorFlow internals: what `keras_internals` says that it relies on."""
 
+import functools
 import importlib
 import inspect
 import re
@@ -163,25 +164,18 @@ def test_compile_finds_names_that_are_added(module, monkeypatch):
 
 def test_a_loss_scale_optimizer_calls_the_check_that_replaced_its_own(monkeypatch):
     calls, cls = [], keras.optimizers.LossScaleOptimizer
+    monkeypatch.setattr(cls, "check_finite", inspect.unwrap(cls.check_finite))
 
+    @functools.wraps(cls.check_finite)
     def check(self, grads):
         calls.append(grads)
         return tf.constant(True)
 
-    monkeypatch.setattr(cls, "check_finite", check)
-    keras_internals.wrap_check_finite(_wrapping)
-    keras_internals.wrap_check_finite(lambda old: pytest.fail("wrapped twice"))
+    for _ in range(2):
+        keras_internals.replace_check_finite(check)
     optimizer, variable = cls(keras.optimizers.SGD()), keras.Variable(X)
     optimizer.apply([tf.ones_like(X)], [variable])
     assert len(calls) == 1
-
-
-def _wrapping(old):
-    def check(self, grads):
-        return old(self, grads)
-
-    check.__wrapped__ = old
-    return check
 
 
 @pytest.mark.parametrize("in_function", [False, True])
@@ -236,10 +230,10 @@ def test_under_a_strategy_a_loss_gets_symbolic_predictions_before_the_first_step
     assert found[0] and not found[-1]
 
 
-def test_the_layer_before_a_symbolic_tensor():
+def test_the_operation_before_a_symbolic_tensor():
     dense, inputs = keras.layers.Dense(1), keras.Input([3])
-    assert keras_internals.layer_before(dense(inputs)) is dense
-    assert keras_internals.layer_before(tf.constant(X)) is None
+    assert keras_internals.operation_before(dense(inputs)) is dense
+    assert keras_internals.operation_before(tf.constant(X)) is None
 
 
 def test_the_input_of_the_layer_that_returned_a_symbolic_tensor():
@@ -295,13 +289,14 @@ def test_each_slot_belongs_to_one_variable(optimizer, names):
     assert [id(one.slots[1]) for one in keras_internals.slot_lists(optimizer)] == [
         id(slot) for slot in slots
     ]
-    assert keras_internals.index_of(optimizer, variables[1].value) == 1
-    assert keras_internals.observed_variable(optimizer, variables[1].value) is variables[1]
+    known = keras_internals.known_variable(optimizer, variables[1].value)
+    assert known.position == 1 and known.of_model is variables[1]
 
 
 def test_the_momentums_of_sgd_are_in_the_order_of_the_variables():
     optimizer, variables = built(keras.optimizers.SGD(momentum=0.9))
-    assert "b_" in optimizer.momentums[keras_internals.index_of(optimizer, variables[1])].path
+    position = keras_internals.known_variable(optimizer, variables[1]).position
+    assert "b_" in optimizer.momentums[position].path
 
 
 def test_the_averages_of_variables_are_known_among_the_slots():
@@ -334,9 +329,10 @@ def test_variables_are_excluded_from_weight_decay():
     optimizer = keras.optimizers.AdamW(weight_decay=0.1)
     optimizer.exclude_from_weight_decay(var_names=["b"])
     optimizer, variables = built(optimizer)
-    assert [keras_internals.decays_weight(optimizer, one) for one in variables] == [True, False]
+    known = [keras_internals.known_variable(optimizer, one) for one in variables]
+    assert [one.decays for one in known] == [True, False]
     optimizer, variables = built(keras.optimizers.SGD())
-    assert not keras_internals.decays_weight(optimizer, variables[0])
+    assert not keras_internals.known_variable(optimizer, variables[0]).decays
 
 
 def test_a_checkpoint_stores_several_variables_as_one_table(tmp_path):

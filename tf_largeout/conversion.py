@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import losses
-from tf_largeout.keras_internals import input_of, layer_before
+from tf_largeout.keras_internals import input_of, operation_before
 from tf_largeout.layers import LargeOutput
 from tf_largeout.optimizers import LazyAdam
 from tf_largeout.types import Config
@@ -231,9 +231,7 @@ def _token_embedding(model: Any) -> Any:
             "embeddings=layer, use_bias=False). See 'Replace a trained Dense layer' in the "
             "guide on saving."
         )
-    last: Any = (
-        layer_before(model.output) if isinstance(model.output, keras.KerasTensor) else None
-    )
+    last: Any = operation_before(model.output)
     if last is not embedding:
         raise ValueError(
             f"The last layer of '{model.name}' must be '{embedding.name}' of its backbone. "

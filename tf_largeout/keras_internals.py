@@ -131,17 +131,21 @@ def build_optimizer(model: keras.Model) -> None:
     layers are not built yet, in a model with another `train_step`, which may train other
     variables, and under a strategy, where Keras itself creates them before the trace.
 
-    Relies on: `train_step` passing the trainable weights of the model to its optimizer, and
-    the attribute `built` of optimizers.
+    Relies on: `train_step` passing the trainable weights of the model to its optimizer, the
+    attribute `built` of optimizers, and the same as `all_layers`.
     """
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None or optimizer.built or tf.distribute.has_strategy():
         return
-    if _has_methods_of_keras(model, "train_step") and all(x.built for x in all_layers(model)):
-        # Another thread has no graph, and none of the scopes of this layer: of variables, of
-        # names, and of mixed precision.
-        with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            pool.submit(optimizer.build, model.trainable_variables).result()
+    if type(model).train_step is not _METHODS_OF_KERAS["train_step"]:
+        return
+    for layer in model._flatten_layers():
+        if not layer.built:
+            return
+    # Another thread has no graph, and none of the scopes of this layer: of variables, of names,
+    # and of mixed precision.
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(optimizer.build, model.trainable_variables).result()
 
 
 def compile_names(get: Callable[..., Any]) -> dict[str, type]:
@@ -158,8 +162,8 @@ def compile_names(get: Callable[..., Any]) -> dict[str, type]:
     return table
 
 
-def wrap_check_finite(wrapper: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """Replaces the gradient check of `keras.optimizers.LossScaleOptimizer`, once.
+def replace_check_finite(function: Callable[..., tf.Tensor]) -> None:
+    """Replaces the gradient check of `keras.optimizers.LossScaleOptimizer`.
 
     Under the policy mixed_float16, `Model.compile` wraps any optimizer in a
     `LossScaleOptimizer`, and the wrapped optimizer can neither change this check nor learn that
@@ -169,11 +173,11 @@ def wrap_check_finite(wrapper: Callable[[Callable[..., Any]], Callable[..., Any]
     has built the wrapped optimizer.
 
     Args:
-        wrapper: Returns the new method for the old one; `functools.wraps` marks it.
+        function: The new method. `functools.wraps` made it from the method of Keras.
     """
     cls = keras.optimizers.LossScaleOptimizer
-    if not hasattr(cls.check_finite, "__wrapped__"):
-        cls.check_finite = wrapper(cls.check_finite)
+    if cls.check_finite is inspect.unwrap(function):
+        cls.check_finite = function
 
 
 def mask_of(tensor: tf.Tensor) -> tf.Tensor | None:
@@ -211,15 +215,6 @@ def operation_before(tensor: Any) -> keras.Operation | None:
     return getattr(getattr(tensor, "_keras_history", None), "operation", None)
 
 
-def layer_before(tensor: Any) -> keras.layers.Layer | None:
-    """Returns the layer that returned a symbolic tensor, or None.
-
-    Relies on: the same as `operation_before`.
-    """
-    operation = operation_before(tensor)
-    return operation if isinstance(operation, keras.layers.Layer) else None
-
-
 def input_of(tensor: Any) -> Any:
     """Returns the input of the layer call that returned a symbolic tensor.
 
@@ -231,19 +226,20 @@ def input_of(tensor: Any) -> Any:
 
 
 def output_layer(tensor: Any) -> keras.layers.Layer | None:
-    """Returns the layer that computes an output of a model, also inside inner models.
+    """Returns the layer that computes an output of a model, also inside inner models, or None.
 
-    Relies on: the same as `layer_before`, and the attribute `tensor_index` of `_keras_history`.
+    Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, its `operation` and
+    `tensor_index`.
     """
-    layer = layer_before(tensor)
-    while isinstance(layer, keras.Model):
+    layer = None
+    while hasattr(tensor, "_keras_history"):
+        history = tensor._keras_history
+        layer = history.operation
         outputs = getattr(layer, "outputs", None) or []
-        place = tensor._keras_history.tensor_index
-        if place >= len(outputs):
-            return layer
-        tensor = outputs[place]
-        layer = layer_before(tensor)
-    return layer
+        if not isinstance(layer, keras.Model) or history.tensor_index >= len(outputs):
+            break
+        tensor = outputs[history.tensor_index]
+    return layer if isinstance(layer, keras.layers.Layer) else None
 
 
 def has_standard_step(model: keras.Model) -> bool:
@@ -252,7 +248,9 @@ def has_standard_step(model: keras.Model) -> bool:
     Relies on: the method names `train_step`, `compute_loss` and `compute_metrics`, and the
     attribute `_compile_metrics`.
     """
-    is_standard = _has_methods_of_keras(model, *_METHODS_OF_KERAS)
+    is_standard = all(
+        getattr(type(model), name) is method for name, method in _METHODS_OF_KERAS.items()
+    )
     return is_standard and hasattr(model, "_compile_metrics")
 
 
@@ -282,16 +280,6 @@ def trainable_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
     return variables
 
 
-def observed_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> Any:
-    """Returns the variable of the model for the one that `update_step` was given.
-
-    Under a strategy, `update_step` is given a variable of one replica.
-
-    Relies on: `_trainable_variables` and `_get_variable_index`.
-    """
-    return optimizer._trainable_variables[index_of(optimizer, variable)]
-
-
 def own_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
     """Returns the variables of an optimizer without those of the optimizers in it.
 
@@ -302,27 +290,18 @@ def own_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]
     return variables
 
 
-def index_of(optimizer: keras.optimizers.Optimizer, variable: Any) -> int:
-    """Returns the position of a variable, or of its replica, among the trainable variables.
-
-    Relies on: the method `_get_variable_index`.
-    """
-    index: int = optimizer._get_variable_index(variable)
-    return index
-
-
 def slot_of(optimizer: keras.optimizers.Optimizer, name: str, variable: Any) -> Any:
     """Returns the slot of an optimizer that belongs to `variable`; None if it has none.
 
-    Relies on: the lists `_momentums` and `_velocities` of Adam, and `_accumulators` of Adagrad,
-    in the order of the trainable variables.
+    Relies on: the method `_get_variable_index`, and the lists `_momentums` and `_velocities` of
+    Adam, and `_accumulators` of Adagrad, in the order of the trainable variables.
 
     Args:
         optimizer: A built optimizer.
-        name: "momentums", "velocities" or "accumulators".
+        name: "momentums", "velocities", "accumulators", or the name after "_" of another list.
         variable: A trainable variable, or its part on one replica.
     """
-    return getattr(optimizer, f"_{name}")[index_of(optimizer, variable)]
+    return getattr(optimizer, f"_{name}")[optimizer._get_variable_index(variable)]
 
 
 def step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
@@ -334,12 +313,29 @@ def step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     return optimizer._iterations
 
 
-def decays_weight(optimizer: keras.optimizers.Optimizer, variable: Any) -> bool:
-    """Returns whether the weight decay of an optimizer applies to a variable.
+class KnownVariable(NamedTuple):
+    """What an optimizer knows about a variable that it updates.
 
-    Relies on: the method `_use_weight_decay`, which applies `exclude_from_weight_decay`.
+    Attributes:
+        position: Its position among the trainable variables.
+        of_model: The variable of the model, of which it is the part on one replica.
+        decays: Whether the weight decay of the optimizer applies to it.
     """
-    return optimizer.weight_decay is not None and optimizer._use_weight_decay(variable)
+
+    position: int
+    of_model: Any
+    decays: bool
+
+
+def known_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> KnownVariable:
+    """Returns what an optimizer knows about the variable that `update_step` was given.
+
+    Relies on: `_get_variable_index`, `_trainable_variables`, and `_use_weight_decay`, which
+    applies `exclude_from_weight_decay`.
+    """
+    position = optimizer._get_variable_index(variable)
+    decays = optimizer.weight_decay is not None and optimizer._use_weight_decay(variable)
+    return KnownVariable(position, optimizer._trainable_variables[position], decays)
 
 
 class SlotList(NamedTuple):
@@ -375,7 +371,3 @@ def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:
     `tf.distribute.ParameterServerStrategy`.
     """
     return tf.__internal__.distribute.ShardedVariable(variables, name)
-
-
-def _has_methods_of_keras(model: keras.Model, *names: str) -> bool:
-    return all(getattr(type(model), name) is _METHODS_OF_KERAS[name] for name in names)

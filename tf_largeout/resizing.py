@@ -12,8 +12,8 @@ from tf_largeout.arguments import pack, unpack
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.layers import ClassOutput
 from tf_largeout.types import Config, InitializerLike, TensorLike
-from tf_largeout.variables import initializers, sharded_table
-from tf_largeout.variables.sharded_table import ShardedTable
+from tf_largeout.variables import class_rows, initializers
+from tf_largeout.variables.class_rows import ShardedTable
 
 _Changes: TypeAlias = Mapping[int, ClassChange]  # by `id` of the variable
 
@@ -343,7 +343,7 @@ def _slots_of_classes(
         for variable in variables:
             if id(variable) not in by_variable:
                 continue
-            table = sharded_table.table_of(variable)
+            table = class_rows.table_of(variable)
             shards = [variable] if table is None else table.shards
             if not by_variable.keys() >= set(map(id, shards)):
                 raise ValueError(

@@ -55,8 +55,8 @@ FAULTS = [
     Fault(
         "gradients of repeated rows are clipped by value before they are summed",
         _OPTIMIZERS + "row_sparse.py",
-        "return bool(self.clipnorm or self.clipvalue or self.global_clipnorm)",
-        "return bool(self.clipnorm or self.global_clipnorm)",
+        "if not (self.clipnorm or self.clipvalue or self.global_clipnorm)",
+        "if not (self.clipnorm or self.global_clipnorm)",
         ("tests/optimizers/options_test.py", *_ALL),
     ),
     Fault(

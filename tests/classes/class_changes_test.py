@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.variables import bfloat16_rows
+from tf_largeout.variables import class_rows
 
 
 def test_the_default_keeps_as_many_classes_as_fit():
@@ -29,7 +29,7 @@ def test_permutations_and_identities_are_recognized(arguments, is_permutation, i
 
 
 def test_ids_arrays_and_rows_are_moved(monkeypatch):
-    monkeypatch.setattr(bfloat16_rows, "_BLOCK", 2)  # one row
+    monkeypatch.setattr(class_rows, "_BLOCK", 2)  # one row
     change = ClassChange(4, 5, np.array([3, 1], np.int32))
     np.testing.assert_array_equal(change.new_ids(), [-1, 1, -1, 0])
     np.testing.assert_array_equal(change.moved(np.array([5, 6, 7, 8]), 0), [8, 6, 0, 0, 0])

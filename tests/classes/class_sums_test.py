@@ -9,7 +9,7 @@ import tensorflow as tf
 from tests.slow import slow_but
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.class_sums import DenseRows
-from tf_largeout.variables.row_shard import RowShard
+from tf_largeout.variables.class_rows import RowShard
 
 N, DIM, BATCH = 150, 4, 7
 RNG = np.random.default_rng(0)

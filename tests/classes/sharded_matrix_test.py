@@ -10,7 +10,7 @@ from tests.slow import slow_but
 from tf_largeout.classes.class_scorer import ClassMatrix, RowScorer
 from tf_largeout.classes.filtered_top_k import exact_top_k
 from tf_largeout.classes.row_sources import RowSource, tables_of
-from tf_largeout.variables import sharded_table
+from tf_largeout.variables import class_rows
 
 pytestmark = pytest.mark.portable
 
@@ -32,7 +32,7 @@ class Problem:
         self.embeddings, self.bias = draw(N, DIM), draw(N) if has_bias else None
         self.features = tf.constant(draw(BATCH, DIM))
         self.labels = tf.constant(rng.integers(-1, N, (BATCH, 3)))
-        spans = [slice(*one) for one in sharded_table.bounds(N, num_shards)]
+        spans = [slice(*one) for one in class_rows.bounds(N, num_shards)]
         self.rows = [keras.Variable(self.embeddings[span]) for span in spans]
         self.biases = [keras.Variable(self.bias[s]) for s in spans] if has_bias else None
         self.sharded = RowScorer(RowSource(tables_of(self.rows, self.biases, "layer")))
@@ -225,7 +225,7 @@ def test_rows_with_nan_rank_last_as_in_one_matrix():
     rows = problem.embeddings
     rows[3], rows[12], rows[20] = np.nan, -np.inf, np.inf
     problem.variables[0].assign(rows)
-    for variable, (first, end) in zip(problem.rows, sharded_table.bounds(N, 3), strict=True):
+    for variable, (first, end) in zip(problem.rows, class_rows.bounds(N, 3), strict=True):
         variable.assign(rows[first:end])
     positive = tf.abs(problem.features)
     problem.assert_equal(lambda matrix: matrix.top_k(positive, N - 3)[1])

@@ -13,7 +13,7 @@ from tests.losses import table as loss_table
 from tests.samplers import sampler_table
 from tests.slow import slow_but
 from tf_largeout.ops import devices
-from tf_largeout.variables import bfloat16_rows, saved_weights
+from tf_largeout.variables import class_rows, saved_weights
 
 N, DIM, BATCH, STEPS = 60, 8, 20, 6
 RANDOM = np.random.default_rng(0)
@@ -86,7 +86,7 @@ def in_bfloat16(values):
     "initializer", [None, "he_normal", "ones", np.linspace(-1, 1, N * DIM).reshape(N, DIM)]
 )
 def test_first_rows_are_the_rounded_ones_of_float32(num_shards, initializer, monkeypatch):
-    monkeypatch.setattr(bfloat16_rows, "_BLOCK", 10 * DIM)  # several blocks
+    monkeypatch.setattr(class_rows, "_BLOCK", 10 * DIM)  # several blocks
     found, exact = (
         rows_of(
             model_of(

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests.reference import stochastic_rounding as reference
 from tf_largeout.ops import row_dot_ops, row_ops
-from tf_largeout.variables import bfloat16_rows
+from tf_largeout.variables import class_rows
 
 NUM_ROWS = 9
 SEED, STEP = 2**40 + 3, 2**33 + 5
@@ -162,7 +162,7 @@ def test_row_dots_and_gradients_equal_those_of_float32_rows(has_bias):
 def test_widened_rows_have_a_float32_gradient():
     rows, exact = table(3, np.random.default_rng(3))
     with tf.GradientTape() as tape:
-        wide = bfloat16_rows.widened(rows)
+        wide = class_rows.widened(rows)
         loss = tf.reduce_sum(wide * 1.001)
     gradient = tape.gradient(loss, rows)
     np.testing.assert_array_equal(wide, exact)

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES, whole_number
 from tf_largeout.types import TensorLike
-from tf_largeout.variables.bfloat16_rows import row_blocks, set_rows
+from tf_largeout.variables.class_rows import row_blocks, set_rows
 
 
 class ClassChange:

@@ -27,7 +27,7 @@ from tf_largeout.classes.row_sources import (
     tables_of,
 )
 from tf_largeout.types import Elementwise
-from tf_largeout.variables.row_shard import on_each
+from tf_largeout.variables.class_rows import on_each
 
 
 class ClassStatistics:
@@ -96,7 +96,7 @@ class ClassScorer:
 
     # Whether inner products with the class rows, plus biases, rank the classes.
     scores_are_products = True
-    # Whether the rows are in bfloat16 (`bfloat16_rows`).
+    # Whether the rows are in bfloat16 (`variables.class_rows`).
     is_rounded = False
 
     def with_form(self, **changes: Any) -> Self:

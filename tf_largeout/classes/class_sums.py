@@ -10,7 +10,7 @@ import tensorflow as tf
 from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.blockwise import block_size, with_block
 from tf_largeout.types import Elementwise
-from tf_largeout.variables.row_shard import RowShard
+from tf_largeout.variables.class_rows import RowShard
 
 _LOWEST = tf.float32.min  # finite, so that gradients of a logsumexp of several such are 0
 

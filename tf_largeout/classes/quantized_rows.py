@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_largeout.classes.row_sources import RowSource, RowTable
 from tf_largeout.ops import class_scan_ops
 from tf_largeout.ops.class_scan_ops import PackedClasses
-from tf_largeout.variables.bfloat16_rows import row_blocks
+from tf_largeout.variables.class_rows import row_blocks
 
 # As in custom_ops/core/class_scan/packed_rows_simd.h.
 GROUP_ROWS, CODES_TOGETHER, CODE_OF_ZERO = 16, 4, 128

@@ -18,8 +18,8 @@ from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
 from tf_largeout.ops.class_scan_ops import PackedClasses
 from tf_largeout.ops.devices import handle_of
 from tf_largeout.types import VariableOrHandle
-from tf_largeout.variables import bfloat16_rows, replicas
-from tf_largeout.variables.row_shard import RowShard, map_by_shard, on_each, split
+from tf_largeout.variables import class_rows, replicas
+from tf_largeout.variables.class_rows import RowShard, map_by_shard, on_each, split
 
 Ranking = Literal["logit", "absolute", "taylor"]
 
@@ -243,7 +243,7 @@ class RowTable(RowShard):
 class Table(RowTable):
     """Class rows in one variable.
 
-    Rows in bfloat16 (`bfloat16_rows`) are read in float32, and their gradients are float32.
+    Rows in bfloat16 are read in float32, and their gradients are float32.
     Passes over all classes convert the rows in blocks. A pass with gradients converts all rows
     at once, because the gradient takes as much memory. If another layer shares such rows, their
     gradients are bfloat16, because TensorFlow cannot add gradients of two dtypes.
@@ -279,7 +279,7 @@ class Table(RowTable):
 
     @property
     def is_rounded(self) -> bool:
-        return bfloat16_rows.is_marked(self.embeddings)
+        return class_rows.is_marked(self.embeddings)
 
     def variables(self) -> Products:
         """See `RowTable.variables`.
@@ -329,7 +329,7 @@ class Table(RowTable):
     def _rows_of_ops(self) -> VariableOrHandle:
         """Returns the embeddings as an argument of `row_dot_ops`."""
         embeddings = self.variables()[0]
-        if not bfloat16_rows.is_shared(self.embeddings):
+        if not class_rows.is_shared(self.embeddings):
             return embeddings
         return _with_bfloat16_gradient(embeddings)
 
@@ -338,9 +338,9 @@ class Table(RowTable):
         embeddings = self.variables()[0]
         if not self.is_rounded:
             return tf.convert_to_tensor(embeddings)
-        if bfloat16_rows.is_shared(self.embeddings):
+        if class_rows.is_shared(self.embeddings):
             return tf.cast(embeddings, tf.float32)
-        return bfloat16_rows.widened(embeddings)
+        return class_rows.widened(embeddings)
 
     def dense(self) -> DenseRows:
         """Returns all rows, with gradients."""

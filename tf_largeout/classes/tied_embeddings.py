@@ -9,7 +9,7 @@ import keras
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.keras_internals import operation_before
 from tf_largeout.types import Config, InitializerLike, TensorLike
-from tf_largeout.variables import bfloat16_rows
+from tf_largeout.variables import class_rows
 
 
 class TiedEmbeddings:
@@ -93,7 +93,7 @@ class TiedEmbeddings:
                 f"Put keras.layers.Dense({table.shape[1]}) before it."
             )
         if table.dtype == "bfloat16":
-            bfloat16_rows.mark(table, is_shared=True)
+            class_rows.mark(table, is_shared=True)
         return table
 
     def look_for_layer(self, features: TensorLike) -> bool:

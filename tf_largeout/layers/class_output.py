@@ -24,7 +24,7 @@ from tf_largeout.steps.labels import excluded_ids
 from tf_largeout.steps.output_tag import Head, OutputTag, Ranking, are_logits_left_out
 from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables import bfloat16_rows, initializers, replicas, saved_weights
+from tf_largeout.variables import class_rows, initializers, replicas, saved_weights
 from tf_largeout.wrong_arguments import OF_LAYERS, refuse_wrong_arguments
 
 _NOT_DENSE = (tf.SparseTensor, tf.RaggedTensor)
@@ -158,12 +158,12 @@ class ClassOutput(keras.layers.Layer):
     ) -> keras.Variable:
         """Adds a weight whose rows the steps read, on a device that our ops support.
 
-        `rows_dtype="bfloat16"` is for rows that are rounded at random (`bfloat16_rows`); others
+        `rows_dtype="bfloat16"` is for rows that are rounded at random; others
         have the variable dtype of the layer. The other arguments are those of
         `keras.layers.Layer.add_weight`.
         """
         if rows_dtype == "bfloat16":
-            return bfloat16_rows.add_rows(self, name, shape, initializer)
+            return class_rows.add_rows(self, name, shape, initializer)
         replicas.warn_if_fit_will_fail()
         if callable(initializer):
             initializer = initializers.without_copies(initializer)

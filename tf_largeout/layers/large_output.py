@@ -27,8 +27,8 @@ from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
 from tf_largeout.steps.output_tag import SampledTag
 from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
-from tf_largeout.variables import initializers, saved_weights, sharded_table
-from tf_largeout.variables.sharded_table import ShardedTable
+from tf_largeout.variables import class_rows, initializers, saved_weights
+from tf_largeout.variables.class_rows import ShardedTable
 
 _LEARNED = "learned"
 _SCALE_OF_COSINES = 64.0  # of ArcFace
@@ -273,7 +273,7 @@ class LargeOutput(ClassOutput):
         return TowerRows(tower, self.bias, shape, self.name, self.normalize)
 
     def _add_shards(self, dim: int) -> RowSource:
-        sharded_table.require_placement(self.name, self.num_shards)
+        class_rows.require_placement(self.name, self.num_shards)
         if self.sampler is not None and (
             self.sampler.needs_one_table or self._sampler_follows_rows()
         ):
@@ -285,10 +285,10 @@ class LargeOutput(ClassOutput):
             )
         shape, initializer = (self.num_classes, dim), self.embeddings_initializer
         options = initializer, "embeddings_initializer", self.embeddings_dtype
-        embeddings = sharded_table.add_shards(self, "embeddings", shape, *options)
+        embeddings = class_rows.add_shards(self, "embeddings", shape, *options)
         biases = None
         if self.use_bias:
-            biases = sharded_table.add_shards(
+            biases = class_rows.add_shards(
                 self, "bias", (self.num_classes,), self.bias_initializer, "bias_initializer"
             )
         return RowSource(tables_of(embeddings, biases, self.name, self.normalize))
@@ -362,7 +362,7 @@ class LargeOutput(ClassOutput):
         rows_of_new = {id(self.embeddings): new_rows, id(self.bias): None}
         if self.tower is not None:
             rows_of_new |= self.tower.rows_of_new(change)
-        olds, news = map(sharded_table.join_shards, (before.variables, self.variables))
+        olds, news = map(class_rows.join_shards, (before.variables, self.variables))
         for old, new in zip(olds, news, strict=True):
             if isinstance(new, ShardedTable):
                 others = new_rows if new.name == "embeddings" else None
@@ -391,7 +391,7 @@ class LargeOutput(ClassOutput):
         """Returns the weights by name, without those of other layers; shards as one table."""
         layers = [one for one in (self.tied_layer, self.tower) if one is not None]
         tied = {id(weight) for layer in layers for weight in layer.weights}
-        weights = sharded_table.join_shards(one for one in self.weights if id(one) not in tied)
+        weights = class_rows.join_shards(one for one in self.weights if id(one) not in tied)
         # A table that was given as a variable may have any name.
         return {"embeddings" if one is self.embeddings else one.name: one for one in weights}
 

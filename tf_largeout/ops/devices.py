@@ -63,7 +63,12 @@ def device_scope_of(variable: Variable) -> AbstractContextManager[None]:
     Inside a function, it places them on this machine even if `variable` is on a server. Under a
     strategy that distributes `variable`, the scope has no effect.
     """
-    return _scope(_value_of(variable).device, variable)
+    value = _value_of(variable)
+    if isinstance(value, tf.distribute.DistributedValues) or not value.device:
+        return contextlib.nullcontext()
+    if tf.config.list_logical_devices("GPU") or server_of(variable):
+        return tf.device(value.device)
+    return contextlib.nullcontext()
 
 
 def server_of(variable: Variable) -> str | None:
@@ -88,10 +93,13 @@ def host_scope(variable: Variable) -> AbstractContextManager[None]:
     would wait until the GPU's queue is empty.
     """
     server = server_of(variable)
-    if server is None:
-        return _scope("CPU:0", variable)
-    host = tf.DeviceSpec.from_string(server).replace(device_type="CPU", device_index=0)
-    return tf.device(host.to_string())
+    if server is not None:
+        host = tf.DeviceSpec.from_string(server).replace(device_type="CPU", device_index=0)
+        return tf.device(host.to_string())
+    is_distributed = isinstance(_value_of(variable), tf.distribute.DistributedValues)
+    if is_distributed or not tf.config.list_logical_devices("GPU"):
+        return contextlib.nullcontext()
+    return tf.device("CPU:0")
 
 
 def has_kernels_for(variable: Variable) -> bool:
@@ -106,7 +114,7 @@ def is_on_gpu(variable: Variable) -> bool:
 
 def check_device(variable: Variable) -> None:
     """Raises a ValueError if `variable` is on a GPU on which our GPU kernels do not run."""
-    if has_kernels_for(variable):
+    if library.HAS_GPU_KERNELS or not is_on_gpu(variable):
         return
     value = _value_of(variable)
     raise ValueError(
@@ -114,16 +122,6 @@ def check_device(variable: Variable) -> None:
         "ops of tf_largeout do not run. Build its layer and the optimizer under "
         f"tf.device('CPU:0'). {library.GPUS_UNUSABLE or _NOT_BUILT}."
     )
-
-
-def _scope(device: str, variable: Variable) -> AbstractContextManager[None]:
-    """Returns the scope of `device`, or one without effect under a strategy or without GPUs."""
-    distributed = isinstance(_value_of(variable), tf.distribute.DistributedValues)
-    if distributed or not device:
-        return contextlib.nullcontext()
-    if tf.config.list_logical_devices("GPU") or server_of(variable):
-        return tf.device(device)
-    return contextlib.nullcontext()
 
 
 def _value_of(variable: VariableOrHandle) -> Any:

@@ -70,5 +70,6 @@ def _row_dots_gradient(
         features, embeddings, bias, ids, shared_ids, d_logits, d_shared_rows, d_shared_biases
     )
     slices = [tf.IndexedSlices(d_rows, row_ids, shape)]
-    slices += [tf.IndexedSlices(d_bias, row_ids, shape[:1]) for d_bias in d_biases]
+    if d_biases:
+        slices.append(tf.IndexedSlices(d_biases[0], row_ids, shape[:1]))
     return [d_features, *slices, None, None]

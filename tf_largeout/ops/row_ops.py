@@ -78,7 +78,7 @@ def row_adam(
         beta_2=tf.cast(beta_2, tf.float64),
         epsilon=epsilon,
         weight_decay=weight_decay,
-        rounding=_list(rounding),
+        rounding=[] if rounding is None else [rounding],
     )
 
 
@@ -101,7 +101,8 @@ def row_adagrad(
     """
     slots = handle_of(variable), handle_of(accumulator)
     rates = learning_rate, epsilon, weight_decay
-    return gen_ops.largeout_row_adagrad(*slots, values, ids, *rates, _list(rounding))
+    roundings = [] if rounding is None else [rounding]
+    return gen_ops.largeout_row_adagrad(*slots, values, ids, *rates, roundings)
 
 
 def row_rowwise_adagrad(
@@ -123,7 +124,8 @@ def row_rowwise_adagrad(
     """
     slots = handle_of(variable), handle_of(accumulator)
     rates = learning_rate, epsilon, weight_decay
-    return gen_ops.largeout_row_rowwise_adagrad(*slots, values, ids, *rates, _list(rounding))
+    roundings = [] if rounding is None else [rounding]
+    return gen_ops.largeout_row_rowwise_adagrad(*slots, values, ids, *rates, roundings)
 
 
 def row_momentum(
@@ -147,8 +149,9 @@ def row_momentum(
     """
     slots = handle_of(variable), optional_handle(momentum)
     rates = learning_rate, decay, weight_decay
+    roundings = [] if rounding is None else [rounding]
     return gen_ops.largeout_row_momentum(
-        *slots, values, ids, *rates, _list(rounding), nesterov=nesterov
+        *slots, values, ids, *rates, roundings, nesterov=nesterov
     )
 
 
@@ -171,7 +174,3 @@ def check_row_ids(ids: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
         tf.errors.InvalidArgumentError: If an id is out of range.
     """
     return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))
-
-
-def _list(rounding: tf.Tensor | None) -> list[tf.Tensor]:
-    return [] if rounding is None else [rounding]

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, real_number, whole_number
-from tf_largeout.keras_internals import index_of, slot_of
+from tf_largeout.keras_internals import slot_of
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import Config, LearningRate, Variable
@@ -137,7 +137,6 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         number = self.step_number(variable)
         beta_1, offset = self.row_beta_1, self.row_step_offset
-        place = index_of(self, variable)
         if step.is_dense:
             beta_1, offset = self.beta_1, 0
         row_ops.row_adam(
@@ -151,7 +150,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             beta_2=self.beta_2,
             epsilon=self.epsilon,
             weight_decay=step.weight_decay,
-            last_step=self._last_steps[place] if self.decay_skipped else None,
+            last_step=slot_of(self, "last_steps", variable) if self.decay_skipped else None,
             step=number,
             rounding=step.rounding,
         )
@@ -159,51 +158,48 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def update_all(
         self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
     ) -> None:
-        if self.decay_skipped:
-            self._decay_skipped_rows(variable)
-        if slot_of(self, "momentums", variable) is not None:
-            is_float32 = gradient.dtype == variable.dtype == tf.float32
-            if is_float32 and not devices.is_on_gpu(variable):
-                dense_adam_ops.dense_adam(
-                    variable,
-                    slot_of(self, "momentums", variable),
-                    slot_of(self, "velocities", variable),
-                    gradient,
-                    self._step_size(learning_rate, self.step_number(variable), self.beta_1),
-                    self.beta_1,
-                    self.beta_2,
-                    self.epsilon,
-                )
-            else:
-                super().update_all(gradient, variable, learning_rate)
-            return
-        velocity = slot_of(self, "velocities", variable)
-        gradient = tf.cast(gradient, variable.dtype)
-        learning_rate = tf.cast(learning_rate, tf.float32)
-        step_size = self._step_size(learning_rate, self.step_number(variable), self.beta_1)
-        self.assign_add(velocity, (tf.square(gradient) - velocity) * (1 - self.beta_2))
-        root = tf.sqrt(velocity.value) + self.epsilon
-        self.assign_sub(variable, gradient * tf.cast(step_size, variable.dtype) / root)
-
-    def _decay_skipped_rows(self, variable: tf.Variable) -> None:
-        """Decays the moments of rows for the steps in which they had no gradient."""
-        last_step = self._last_steps[index_of(self, variable)]
         step = self.step_number(variable)
-        skipped = step - last_step.value - 1
-        tf.cond(
-            tf.reduce_any(skipped > 0),
-            lambda: self._decay_moments(variable, tf.cast(skipped, variable.dtype)),
-            lambda: None,
-        )
-        self.assign(last_step, tf.fill(last_step.shape, step))
+        momentum = slot_of(self, "momentums", variable)
+        velocity = slot_of(self, "velocities", variable)
+        if self.decay_skipped:
+            self._decay_skipped_rows(variable, momentum, velocity, step)
+        if momentum is None:
+            gradient = tf.cast(gradient, variable.dtype)
+            step_size = self._step_size(tf.cast(learning_rate, tf.float32), step, self.beta_1)
+            self.assign_add(velocity, (tf.square(gradient) - velocity) * (1 - self.beta_2))
+            root = tf.sqrt(velocity.value) + self.epsilon
+            self.assign_sub(variable, gradient * tf.cast(step_size, variable.dtype) / root)
+        elif gradient.dtype == variable.dtype == tf.float32 and not devices.is_on_gpu(variable):
+            step_size = self._step_size(learning_rate, step, self.beta_1)
+            options = self.beta_1, self.beta_2, self.epsilon
+            dense_adam_ops.dense_adam(
+                variable, momentum, velocity, gradient, step_size, *options
+            )
+        else:
+            super().update_all(gradient, variable, learning_rate)
 
-    def _decay_moments(self, variable: tf.Variable, skipped: tf.Tensor) -> None:
-        skipped = tf.reshape(skipped, variable.shape[:1] + [1] * (len(variable.shape) - 1))
-        for name, beta in (("momentums", self.beta_1), ("velocities", self.beta_2)):
-            slot = slot_of(self, name, variable)
-            if slot is not None:
-                decay = tf.pow(tf.cast(beta, skipped.dtype), skipped)
-                self.assign(slot, slot.value * decay)
+    def _decay_skipped_rows(
+        self,
+        variable: tf.Variable,
+        momentum: keras.Variable | None,
+        velocity: keras.Variable,
+        step: tf.Tensor,
+    ) -> None:
+        """Decays the moments of rows for the steps in which they had no gradient."""
+        last_step = slot_of(self, "last_steps", variable)
+        skipped = step - last_step.value - 1
+
+        def decay_moments() -> tf.Operation | None:
+            count = tf.cast(skipped, variable.dtype)
+            count = tf.reshape(count, variable.shape[:1] + [1] * (len(variable.shape) - 1))
+            for slot, beta in ((momentum, self.beta_1), (velocity, self.beta_2)):
+                if slot is not None:
+                    decay = tf.pow(tf.cast(beta, count.dtype), count)
+                    self.assign(slot, slot.value * decay)
+            return tf.no_op()
+
+        tf.cond(tf.reduce_any(skipped > 0), decay_moments, tf.no_op)
+        self.assign(last_step, tf.fill(last_step.shape, step))
 
     def _step_size(
         self, learning_rate: tf.Tensor, step: tf.Tensor, beta_1: float, step_offset: int = 0

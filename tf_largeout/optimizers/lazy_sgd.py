@@ -5,7 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_largeout.keras_internals import index_of
+from tf_largeout.keras_internals import known_variable
 from tf_largeout.ops import row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import LearningRate
@@ -83,7 +83,7 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
         has_slot = self.momentum != 0
         row_ops.row_momentum(
             variable,
-            self.momentums[index_of(self, variable)] if has_slot else None,
+            self.momentums[known_variable(self, variable).position] if has_slot else None,
             step.values,
             step.ids,
             step.learning_rate,

@@ -1,7 +1,8 @@
 """`RowSparse`: the base class of the row-sparse optimizers."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -10,14 +11,8 @@ import tensorflow as tf
 from tf_largeout import keras_internals
 from tf_largeout.arguments import boolean, is_real, real_number
 from tf_largeout.ops import devices, row_ops
-from tf_largeout.optimizers import gradients
-from tf_largeout.types import Gradient, Shape, Variable
-from tf_largeout.variables import (
-    bfloat16_rows,
-    replicas,
-    saved_weights,
-    sharded_table,
-)
+from tf_largeout.types import Gradient, Scalar, Shape, Variable
+from tf_largeout.variables import class_rows, replicas, saved_weights
 from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
 
 
@@ -87,13 +82,17 @@ class RowSparse(keras.optimizers.Optimizer):
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
     ) -> keras.Variable | None:
         """Creates a slot on the device of its variable; float32 for rows in bfloat16."""
-        if bfloat16_rows.is_marked(reference_variable):
-            return self._add_slot(
-                reference_variable, reference_variable.shape, name or "var", initializer
+        if class_rows.is_marked(reference_variable):
+            return self.add_row_slot(
+                reference_variable,
+                name or "var",
+                "float32",
+                initializer,
+                reference_variable.shape,
             )
         with devices.device_scope_of(reference_variable):
             slot = super().add_variable_from_reference(reference_variable, name, initializer)
-        sharded_table.mark_slot(slot, reference_variable)
+        class_rows.mark_slot(slot, reference_variable)
         return slot
 
     def build(self, variables: Sequence[Variable]) -> None:
@@ -101,49 +100,45 @@ class RowSparse(keras.optimizers.Optimizer):
         if self.built:
             return
         # Here, because a wrapper builds this optimizer before it checks gradients.
-        keras_internals.wrap_check_finite(_check_finite_by_rows)
+        keras_internals.replace_check_finite(_check_finite_by_rows)
         super().build(variables)
         self.add_slots(variables)
-        saved_weights.restore_slots(self)
+        if hasattr(self, saved_weights.AWAITED):
+            saved_weights.restore_slots(self)
 
     def add_slots(self, variables: Sequence[Variable]) -> None:
         """Creates the slots that the Keras optimizer does not have. Subclasses override it."""
 
     def add_row_slot(
-        self, variable: Variable, name: str, dtype: str = "float32", initializer: str = "zeros"
-    ) -> keras.Variable:
-        """Creates a slot `[num_rows]`, one value per row, on the device of `variable`."""
-        return self._add_slot(variable, variable.shape[:1], name, initializer, dtype)
-
-    def _add_slot(
         self,
         variable: Variable,
-        shape: Shape,
         name: str,
-        initializer: str,
         dtype: str = "float32",
+        initializer: str = "zeros",
+        shape: Shape | None = None,
     ) -> keras.Variable:
+        """Creates a slot on the device of `variable`, by default one value per row."""
         place = variable.value if isinstance(variable, keras.Variable) else variable
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
             slot = self.add_variable(
-                shape=shape,
+                shape=variable.shape[:1] if shape is None else shape,
                 initializer=initializer,
                 dtype=dtype,
                 name=f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
             )
-        sharded_table.mark_slot(slot, variable)
+        class_rows.mark_slot(slot, variable)
         return slot
 
     @property
-    def variables(self) -> list[keras.Variable | sharded_table.ShardedTable]:
+    def variables(self) -> list[keras.Variable | class_rows.ShardedTable]:
         """The variables, with a table instead of the slots of its shards.
 
         So a file does not depend on the number of shards, even if another Keras optimizer wraps
         this one, and writes its own variables and these.
         """
         found: list[keras.Variable] = super().variables
-        return sharded_table.join_shards(found)
+        return class_rows.join_shards(found)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
@@ -161,10 +156,17 @@ class RowSparse(keras.optimizers.Optimizer):
         trainable_variables: Iterable[Variable] | None = None,
     ) -> None:
         """Applies one step; see `keras.optimizers.Optimizer.apply`."""
-        self._require_scope()
+        count = tf.distribute.get_strategy().num_replicas_in_sync
+        counter = keras_internals.step_counter(self)
+        if count > 1 and not isinstance(counter.value, tf.distribute.DistributedValues):
+            raise ValueError(
+                f"{type(self).__name__} was created outside of `strategy.scope()`, so each of "
+                f"{count} replicas would count the steps. Create it in `strategy.scope()`."
+            )
         grads = list(grads)
-        variables = keras_internals.trainable_variables(self)
-        if trainable_variables is not None:
+        if trainable_variables is None:
+            variables = keras_internals.trainable_variables(self)
+        else:
             variables = trainable_variables = list(trainable_variables)
         if len(variables) != len(grads) and (self.built or variables):
             raise ValueError(
@@ -172,38 +174,50 @@ class RowSparse(keras.optimizers.Optimizer):
                 f"{len(grads)} gradients and {len(variables)} variables."
             )
         if variables:
-            grads = self._all_or_none(grads, variables)
+            grads, step = self._all_or_none(grads, variables, counter.value)
+            counter.assign(step)
         self._rate_of_step = self._number_of_step = None
         super().apply(grads, trainable_variables)
         self._rate_of_step = self._number_of_step = None
 
-    def _require_scope(self) -> None:
-        count = tf.distribute.get_strategy().num_replicas_in_sync
-        counter = keras_internals.step_counter(self)
-        distributed = isinstance(counter.value, tf.distribute.DistributedValues)
-        if count > 1 and not distributed:
-            raise ValueError(
-                f"{type(self).__name__} was created outside of `strategy.scope()`, so each of "
-                f"{count} replicas would count the steps. Create it in `strategy.scope()`."
-            )
-
     def _all_or_none(
-        self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
-    ) -> list[Gradient | None]:
-        """Checks gradients, and delays their use and that of `iterations` until all exist."""
-        counter = keras_internals.step_counter(self)
-        places, checked, updated = [], [], []
-        for place, gradient in enumerate(grads):
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable], step: tf.Tensor
+    ) -> tuple[list[Gradient | None], tf.Tensor]:
+        """Checks gradients; returns them and `step`. None can be read before all are computed.
+
+        The method uses data dependencies. With control dependencies on the gradients of a
+        `while_loop`, as in RNN layers, the first steps of a `tf.function` fail at random in
+        TensorFlow 2.21. Gradients of variables on other machines (of shards) stay there: this
+        machine waits for a signal from each server, and then sends a signal to each.
+        """
+        checked, servers = [], []
+        kept: dict[str | None, list[tf.Tensor]] = {None: []}
+        for gradient, variable in zip(grads, variables, strict=True):
+            checked.append(self._checked(gradient, variable))
+            servers.append(devices.server_of(variable))
             if gradient is not None:
-                places.append(place)
-                updated.append(variables[place])
-                checked.append(self._checked_gradient(gradient, variables[place]))
-        computed, step = gradients.all_or_none(checked, updated, counter.value)
-        counter.assign(step)
-        found: list[Gradient | None] = [None] * len(grads)
-        for place, gradient in zip(places, computed, strict=True):
-            found[place] = gradients.divisible(gradient)
-        return found
+                parts = tf.nest.flatten(checked[-1], expand_composites=True)
+                kept.setdefault(servers[-1], []).extend(parts)
+        local = kept.pop(None)
+        if kept:
+            arrived = [_arrived(server, parts) for server, parts in kept.items()]
+            with tf.control_dependencies(arrived):
+                step = tf.identity(step)
+        *local, step = tf.identity_n([*local, step])
+        for server, parts in kept.items():
+            with tf.device(server), tf.control_dependencies([step]):
+                kept[server] = [tf.identity(part) for part in parts]
+        kept[None] = local
+        found: list[Gradient | None] = []
+        for gradient, server in zip(checked, servers, strict=True):
+            if gradient is not None:
+                count = len(tf.nest.flatten(gradient, expand_composites=True))
+                parts, kept[server] = kept[server][:count], kept[server][count:]
+                gradient = tf.nest.pack_sequence_as(gradient, parts, expand_composites=True)
+            if isinstance(gradient, tf.IndexedSlices):
+                gradient = _RowGradient(gradient.values, gradient.indices, gradient.dense_shape)
+            found.append(gradient)
+        return found, step
 
     def update_step(
         self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
@@ -213,8 +227,31 @@ class RowSparse(keras.optimizers.Optimizer):
             if self._rate_of_step is None:
                 self._rate_of_step = tf.convert_to_tensor(learning_rate)
             learning_rate = self._rate_of_step
+        place, observed, decays = keras_internals.known_variable(self, variable)
+        is_sparse, rounding = isinstance(gradient, tf.IndexedSlices), None
+        is_rounded = class_rows.is_marked(observed)
+        dtype = tf.float32 if is_rounded else variable.dtype
         with devices.server_scope_of(variable):
-            self._update(gradient, variable, learning_rate)
+            learning_rate = tf.cast(learning_rate, dtype)
+            decay = tf.cast(self.weight_decay if decays else 0.0, dtype)
+            if not (is_sparse or is_rounded):
+                with replicas.notify_observers(observed, variable):
+                    if decays:
+                        gradient, decay = tf.identity_n([gradient, decay])
+                        variable.assign_sub(variable * decay * learning_rate)
+                    self.update_all(gradient, variable, learning_rate)
+                return
+            if is_sparse:
+                values, ids = gradient.values, gradient.indices
+            else:
+                values, ids = gradient, tf.range(variable.shape[0], dtype=tf.int64)
+            with replicas.notify_observers(observed, variable, ids):
+                if is_rounded:
+                    seed = tf.constant(place, tf.int64)
+                    rounding = tf.stack([seed, self.step_number(variable)])
+                rates = learning_rate, decay * learning_rate
+                step = RowStep(tf.cast(values, dtype), ids, *rates, rounding, not is_sparse)
+                self.update_rows(variable, step)
 
     def step_number(self, variable: tf.Variable) -> tf.Tensor:
         """Returns an int64 scalar, the number of this step from 1, to update `variable`.
@@ -229,69 +266,48 @@ class RowSparse(keras.optimizers.Optimizer):
             self._number_of_step = tf.convert_to_tensor(self.iterations)
         return self._number_of_step + 1
 
-    def _update(
-        self, gradient: Gradient, variable: tf.Variable, learning_rate: tf.Tensor
-    ) -> None:
-        observed = keras_internals.observed_variable(self, variable)
-        is_rounded = bfloat16_rows.is_marked(observed)
-        dtype = tf.float32 if is_rounded else variable.dtype
-        learning_rate = tf.cast(learning_rate, dtype)
-        decays = keras_internals.decays_weight(self, variable)
-        decay = tf.cast(self.weight_decay if decays else 0.0, dtype)
-        is_sparse = isinstance(gradient, tf.IndexedSlices)
-        if is_sparse or is_rounded:
-            values, ids = gradient, None
-            if is_sparse:
-                values, ids = gradient.values, gradient.indices
-            with replicas.notify_observers(observed, variable, ids):
-                if not is_sparse:
-                    ids = tf.range(variable.shape[0], dtype=tf.int64)
-                rates = learning_rate, decay * learning_rate
-                rounding = self._rounding(variable) if is_rounded else None
-                step = RowStep(tf.cast(values, dtype), ids, *rates, rounding, not is_sparse)
-                self.update_rows(variable, step)
-            return
-        with replicas.notify_observers(observed, variable):
-            if decays:
-                gradient, decay = tf.identity_n([gradient, decay])
-                variable.assign_sub(variable * decay * learning_rate)
-            self.update_all(gradient, variable, learning_rate)
-
-    def _rounding(self, variable: tf.Variable) -> tf.Tensor:
-        """Returns the seed and the step that determine how rows in bfloat16 are rounded."""
-        place = keras_internals.index_of(self, variable)
-        return tf.stack([tf.constant(place, tf.int64), self.step_number(variable)])
-
     def _apply_weight_decay(self, variables: Sequence[Variable]) -> None:
         """Does nothing, because `update_step` decays the rows that it updates."""
 
     def _clip_gradients(self, grads: Sequence[Gradient | None]) -> list[Gradient | None]:
-        if not self._clips():
+        if not (self.clipnorm or self.clipvalue or self.global_clipnorm):
             return list(grads)
         # The norm is computed from the merged rows of all replicas.
-        pairs = self._summed([(gradient, None) for gradient in grads])
-        grads = [gradients.merged(gradient) for gradient, _ in pairs]
-        values = super()._clip_gradients([gradients.values_of(gradient) for gradient in grads])
-        return [gradients.with_values(g, v) for g, v in zip(grads, values, strict=True)]
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            pairs = [(gradient, None) for gradient in grads]
+            grads = [gradient for gradient, _ in super()._all_reduce_sum_gradients(pairs)]
+        grads = [_merged(gradient) for gradient in grads]
+        values = super()._clip_gradients([_values_of(gradient) for gradient in grads])
+        return [_with_values(g, v) for g, v in zip(grads, values, strict=True)]
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
-        return grads_and_vars if self._clips() else self._summed(grads_and_vars)
-
-    def _summed(self, grads_and_vars: Any) -> Any:
-        # With one replica there is nothing to sum, but Keras would make TensorFlow copy dense
-        # gradients from the servers of the variables.
-        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+        # Clipped gradients are summed already. With one replica there is nothing to sum, but
+        # Keras would make TensorFlow copy dense gradients from the servers of the variables.
+        is_summed = self.clipnorm or self.clipvalue or self.global_clipnorm
+        if is_summed or tf.distribute.get_strategy().num_replicas_in_sync == 1:
             return grads_and_vars
         return super()._all_reduce_sum_gradients(grads_and_vars)
 
-    def _clips(self) -> bool:
-        return bool(self.clipnorm or self.clipvalue or self.global_clipnorm)
-
-    def _checked_gradient(self, gradient: Gradient, variable: Variable) -> Gradient:
+    def _checked(self, gradient: Gradient | None, variable: Variable) -> Gradient | None:
+        """Checks a sparse gradient and the variable; returns it with checked ids."""
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
         devices.check_device(variable)
-        self._check_options(variable)
+        dtype = keras.backend.standardize_dtype(variable.dtype)
+        if dtype != "float32" and not class_rows.is_marked(variable):
+            raise ValueError(
+                f"{type(self).__name__} updates float32 variables by rows. Received: variable "
+                f"'{getattr(variable, 'path', variable.name)}' of dtype {variable.dtype} with "
+                "a sparse gradient. Keep it in float32 (the policies mixed_bfloat16 and "
+                "mixed_float16 do)."
+            )
+        if self.use_ema:
+            self._refuse("use_ema", variable, "Average checkpoints after training")
+        if self.gradient_accumulation_steps:
+            larger = f"Use a batch that is {self.gradient_accumulation_steps} times as large"
+            self._refuse("gradient_accumulation_steps", variable, larger)
+        if getattr(variable, "constraint", None) is not None:
+            self._refuse("constraint", variable, "Remove the constraint")
         with devices.server_scope_of(variable):
             ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
         shape = gradient.dense_shape
@@ -299,62 +315,70 @@ class RowSparse(keras.optimizers.Optimizer):
             gradient.values, ids, None if shape is None else tf.convert_to_tensor(shape)
         )
 
-    def _check_options(self, variable: Variable) -> None:
-        name = getattr(variable, "path", variable.name)
-        dtype = keras.backend.standardize_dtype(variable.dtype)
-        if dtype != "float32" and not bfloat16_rows.is_marked(variable):
-            raise ValueError(
-                f"{type(self).__name__} updates float32 variables by rows. Received: variable "
-                f"'{name}' of dtype {variable.dtype} with a sparse gradient. Keep it in "
-                "float32 (the policies mixed_bfloat16 and mixed_float16 do)."
-            )
-        for option, used, instead in (
-            ("use_ema", self.use_ema, "Average checkpoints after training"),
-            (
-                "gradient_accumulation_steps",
-                self.gradient_accumulation_steps,
-                f"Use a batch that is {self.gradient_accumulation_steps} times as large",
-            ),
-            (
-                "constraint",
-                getattr(variable, "constraint", None) is not None,
-                "Remove the constraint",
-            ),
-        ):
-            if used:
-                raise ValueError(
-                    f"{option} reads and writes every row of variable '{name}' of shape "
-                    f"{tuple(variable.shape)} in each step, but its gradient is sparse and "
-                    f"{type(self).__name__} updates only the rows in it. {instead}, or use "
-                    f"keras.optimizers.{self._keras_class()}."
-                )
-
-    def _keras_class(self) -> str:
-        classes = type(self).__mro__
-        return next(c.__name__ for c in classes if c.__module__.startswith("keras."))
+    def _refuse(self, option: str, variable: Variable, instead: str) -> None:
+        of_keras = next(
+            one.__name__ for one in type(self).__mro__ if one.__module__.startswith("keras.")
+        )
+        raise ValueError(
+            f"{option} reads and writes every row of variable "
+            f"'{getattr(variable, 'path', variable.name)}' of shape {tuple(variable.shape)} in "
+            f"each step, but its gradient is sparse and {type(self).__name__} updates only the "
+            f"rows in it. {instead}, or use keras.optimizers.{of_keras}."
+        )
 
 
-def _check_finite_by_rows(check_finite: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-    """Returns a `check_finite` of `LossScaleOptimizer` that reads only the rows of gradients.
+class _RowGradient(tf.IndexedSlices):
+    """`IndexedSlices` that support `/`, with which Keras unscales gradients."""
+
+    def __truediv__(self, scale: Scalar) -> "_RowGradient":
+        return _RowGradient(self.values / scale, self.indices, self.dense_shape)
+
+
+def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns a number on `server`, which can be read only after all `parts` are computed."""
+    with tf.device(server), tf.control_dependencies(parts):
+        return tf.identity(tf.size(parts[0]))
+
+
+def _merged(gradient: Gradient | None) -> Gradient | None:
+    """Returns the gradient with the gradients of repeated rows summed."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    values, ids = row_ops.merge_rows(tf.cast(gradient.values, tf.float32), gradient.indices)
+    return tf.IndexedSlices(values, ids, gradient.dense_shape)
+
+
+def _values_of(gradient: Gradient | None) -> tf.Tensor | None:
+    """Returns the values of a gradient, without the ids of the rows."""
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def _with_values(gradient: Gradient | None, values: tf.Tensor | None) -> Gradient | None:
+    """Returns a gradient with other values: sparse if `gradient` is, else dense."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return values
+    return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+
+
+_check_finite = inspect.unwrap(keras.optimizers.LossScaleOptimizer.check_finite)
+
+
+@functools.wraps(_check_finite)
+def _check_finite_by_rows(
+    self: keras.optimizers.LossScaleOptimizer, grads: Sequence[Gradient | None]
+) -> tf.Tensor:
+    """The `check_finite` of a `LossScaleOptimizer`, which reads only the rows of gradients.
 
     That of Keras converts `IndexedSlices` to a boolean tensor of the variable's shape. If the
-    wrapped optimizer is not one of ours, the new method calls the old one. With several
-    replicas, the result is true if the gradients of all are finite. (Keras checks only the
-    first replica.)
+    wrapped optimizer is not one of ours, this method calls it. With several replicas, the
+    result is true if the gradients of all are finite. (Keras checks only the first replica.)
     """
-
-    @functools.wraps(check_finite)
-    def check_by_rows(
-        self: keras.optimizers.LossScaleOptimizer, grads: Sequence[Gradient | None]
-    ) -> tf.Tensor:
-        inner = self.inner_optimizer
-        parts = getattr(inner, "optimizers", [inner])  # of a MultiOptimizer
-        if not any(isinstance(one, RowSparse) for one in parts):
-            return check_finite(self, grads)
-        failed = ~check_finite(self, [gradients.values_of(one) for one in grads])
-        return tf.equal(replicas.summed(tf.cast(failed, tf.float32)), 0)
-
-    return check_by_rows
+    inner = self.inner_optimizer
+    parts = getattr(inner, "optimizers", [inner])  # of a MultiOptimizer
+    if not any(isinstance(one, RowSparse) for one in parts):
+        return _check_finite(self, grads)
+    failed = ~_check_finite(self, [_values_of(one) for one in grads])
+    return tf.equal(replicas.summed(tf.cast(failed, tf.float32)), 0)
 
 
 def _check(settings: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from tf_largeout.samplers.hard_negative_sampler import (
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.search.inverted_file import InvertedFile, RowDistribution, health_of
 from tf_largeout.types import Config
-from tf_largeout.variables.row_shard import RowShard
+from tf_largeout.variables.class_rows import RowShard
 
 
 @named("inverted_file")

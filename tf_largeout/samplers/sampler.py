@@ -14,7 +14,7 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike
-from tf_largeout.variables.row_shard import RowShard
+from tf_largeout.variables.class_rows import RowShard
 from tf_largeout.wrong_arguments import OF_SAMPLERS, refuse_wrong_arguments_of
 
 _Sampler = TypeVar("_Sampler", bound="Sampler")

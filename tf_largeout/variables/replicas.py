@@ -47,6 +47,8 @@ def local_variable(variable: keras.Variable) -> tf.Variable:
 
     A gather from the mirrored variable would read all rows.
     """
+    if not isinstance(variable.value, tf.distribute.DistributedValues):
+        return variable.value
     components = _components(variable)
     return components[replica_id() % len(components)]
 

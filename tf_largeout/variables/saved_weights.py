@@ -12,9 +12,8 @@ import tensorflow as tf
 
 from tf_largeout.keras_internals import sharded_variable
 from tf_largeout.types import Shape
-from tf_largeout.variables import sharded_table
-from tf_largeout.variables.bfloat16_rows import set_rows
-from tf_largeout.variables.sharded_table import ShardedTable
+from tf_largeout.variables import class_rows
+from tf_largeout.variables.class_rows import ShardedTable, set_rows
 
 _LARGE, _PIECE = 2**30, 2**28  # bytes of a table that is saved in pieces, and of a piece
 _NAME = re.compile(r"(.+)\.rows_(\d+)_to_(\d+)_of_(\d+)$")
@@ -228,7 +227,10 @@ def _without_shard(name: str) -> str:
 
 # The end of the key of class rows, which an optimizer also lists.
 _ROWS = re.compile(r"/(embeddings|_trainable_variables/\d+)/\.ATTRIBUTES/VARIABLE_VALUE$")
-_SLICES, _LISTS, _AWAITED = "_largeout_slices", "_largeout_lists", "_largeout_awaited"
+_SLICES, _LISTS = "_largeout_slices", "_largeout_lists"
+
+# An attribute of an optimizer: placeholders for its slots, until `restore_slots`.
+AWAITED = "_largeout_awaited"
 
 
 def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -242,10 +244,11 @@ def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
         Children by name, none of which is a shard or a list that contains one.
     """
     changed: dict[str, Any] = {}
+    awaited = getattr(owner, AWAITED, {})
     for name, child in found.items():
-        table = sharded_table.table_of(child)
-        if name in _awaited(owner):
-            changed[name] = _awaited(owner)[name].list
+        table = class_rows.table_of(child)
+        if name in awaited:
+            changed[name] = awaited[name].list
         elif table is not None:
             changed[table.name] = _slices(table)
         elif _has_shards(child):
@@ -269,9 +272,10 @@ def placeholder(owner: Any, name: str, child: Any) -> Any:
     """
     if not (child is None or isinstance(child, (list, tuple))):
         return child
-    if name not in _awaited(owner):
-        _awaited(owner)[name] = _holder(child or [])
-    return _awaited(owner)[name].list
+    awaited = vars(owner).setdefault(AWAITED, {})
+    if name not in awaited:
+        awaited[name] = _holder(child or [])
+    return awaited[name].list
 
 
 def restore_slots(owner: Any) -> None:
@@ -280,7 +284,7 @@ def restore_slots(owner: Any) -> None:
     Raises:
         ValueError: If the checkpoint has a list of slots where the optimizer has none.
     """
-    for name, holder in _awaited(owner).items():
+    for name, holder in getattr(owner, AWAITED).items():
         child = getattr(owner, name, [])
         if not isinstance(child, (list, tuple)):
             raise ValueError(
@@ -302,7 +306,7 @@ def require_dtype(weights: Iterable[keras.Variable], path: str, owner: str) -> N
         path: Path of the checkpoint.
         owner: Name of the layer, for the message.
     """
-    for table in sharded_table.join_shards(weights):
+    for table in class_rows.join_shards(weights):
         if table.name != "embeddings":
             continue
         reader = tf.train.load_checkpoint(path)
@@ -321,12 +325,8 @@ def require_dtype(weights: Iterable[keras.Variable], path: str, owner: str) -> N
             )
 
 
-def _awaited(owner: Any) -> dict[str, tf.Module]:
-    return owner.__dict__.setdefault(_AWAITED, {})
-
-
 def _has_shards(child: Any) -> bool:
-    return isinstance(child, (list, tuple)) and any(map(sharded_table.is_shard, child))
+    return isinstance(child, (list, tuple)) and any(map(class_rows.is_shard, child))
 
 
 def _slices(table: ShardedTable) -> Any:
@@ -353,7 +353,7 @@ def _whole_list(owner: Any, name: str, variables: list[keras.Variable]) -> Any:
 def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
     return [
         _slices(one) if isinstance(one, ShardedTable) else one
-        for one in sharded_table.join_shards(variables)
+        for one in class_rows.join_shards(variables)
     ]
 
 

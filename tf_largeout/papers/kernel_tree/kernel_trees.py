@@ -9,7 +9,7 @@ from tf_largeout.classes.row_sources import Table
 from tf_largeout.papers.kernel_tree.kernel_tree import KernelTree
 from tf_largeout.samplers.hard_negative_sampler import SearchShards, draw_shards, seed_of
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.variables.row_shard import map_by_shard
+from tf_largeout.variables.class_rows import map_by_shard
 
 
 class KernelTrees(SearchShards[KernelTree]):

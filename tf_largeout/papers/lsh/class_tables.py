@@ -12,7 +12,7 @@ from tf_largeout.ops import devices
 from tf_largeout.papers.lsh.hash_tables import LOOKUPS_PER_ROW, ScheduledHashTables, health_of
 from tf_largeout.samplers.hard_negative_sampler import SearchShards, best_of_shards, seed_of
 from tf_largeout.samplers.sampler import ClassLayer, Sampler
-from tf_largeout.variables.row_shard import map_by_shard
+from tf_largeout.variables.class_rows import map_by_shard
 
 _GOLDEN_RATIO = 0.6180339887498949
 _Codes = Sequence[tf.Tensor]  # per shard

@@ -1,22 +1,140 @@
-"""`ShardedTable`: a table whose rows are divided among several variables, on their servers."""
+"""Tables of class rows: the shards of one table, rows in bfloat16, and the slots of both."""
 
 import contextlib
+import dataclasses
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout.distribute import cluster
-from tf_largeout.types import Initializer
-from tf_largeout.variables.initializers import PartInitializer
+from tf_largeout.types import Initializer, InitializerLike, Shape
+from tf_largeout.variables.initializers import PartInitializer, has_parts
 
 _PIECE_BYTES = 2**26  # that `take_rows` copies at a time
+_BLOCK = 2**24  # values that are float32 at a time
 _TABLE, _SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
+_ROUNDED = "_largeout_bfloat16_rows"
+_log = logging.getLogger("tf_largeout")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowShard:
+    """A range of the rows of a table, stored in a separate variable.
+
+    Attributes:
+        first: The first row.
+        num_rows: Number of rows.
+        number: The number of this shard, from 0.
+        num_shards: Number of shards.
+        device_anchor: A variable on the device that holds the rows. None for a table in one
+            variable, which is on the same device as the other weights of its layer.
+    """
+
+    first: int
+    num_rows: int
+    number: int = 0
+    num_shards: int = 1
+    device_anchor: keras.Variable | None = None
+
+    def place(self) -> AbstractContextManager[None]:
+        """Returns the scope of the device that holds the rows."""
+        anchor = self.device_anchor
+        device = None if anchor is None else getattr(anchor.value, "device", None)
+        return tf.device(device) if device else contextlib.nullcontext()
+
+    def name_of(self, name: str) -> str:
+        """Returns the name of a weight that belongs to this shard only."""
+        return name if self.num_shards == 1 else f"{name}_{self.number}_of_{self.num_shards}"
+
+    def contains(self, ids: tf.Tensor) -> tf.Tensor:
+        """Returns which of `ids` are rows of this shard, as bools.
+
+        Ids that are out of range count as rows of the first or the last shard, whose ops
+        reject them.
+        """
+        low, high = ids >= self.first, ids < self.first + self.num_rows
+        is_last = self.number == self.num_shards - 1
+        return high if self.number == 0 else low if is_last else low & high
+
+    def to_local(self, ids: tf.Tensor) -> tf.Tensor:
+        """Converts rows of the table to rows of this shard; those of other shards become -1."""
+        if self.num_shards == 1:
+            return ids
+        is_own = self.contains(ids)
+        return tf.where(is_own, ids if self.number == 0 else ids - self.first, -1)
+
+    def to_global(self, ids: tf.Tensor) -> tf.Tensor:
+        """Converts rows of this shard, padded with -1, to rows of the table."""
+        return ids if self.first == 0 else tf.where(ids < 0, ids, ids + self.first)
+
+
+class Placed(Protocol):
+    """A part of something that is in shards."""
+
+    def place(self) -> AbstractContextManager[None]:
+        """Returns the scope of the device that holds the rows of the shard."""
+
+
+_Placed = TypeVar("_Placed", bound=Placed)
+_Shard = TypeVar("_Shard", bound=RowShard)
+_Found = TypeVar("_Found")
+
+
+def on_each(parts: Sequence[_Placed], function: Callable[[_Placed], _Found]) -> list[_Found]:
+    """Returns the results of `function(part)`, each on the device of the part's rows."""
+    found = []
+    for part in parts:
+        with part.place():
+            found.append(function(part))
+    return found
+
+
+def map_by_shard(
+    shards: Sequence[_Shard],
+    ids: tf.Tensor,
+    function: Callable[[_Shard, tf.Tensor], tf.Tensor],
+) -> tf.Tensor:
+    """Applies `function` on each id's shard and returns the results in the order of `ids`.
+
+    Args:
+        shards: All shards of the table.
+        ids: int64 `[n]`, rows of the table.
+        function: Maps a shard and int64 `[m]`, rows of the shard, to a tensor `[m, ...]`. It
+            runs on the device of the shard.
+
+    Returns:
+        `[n, ...]`.
+    """
+    if len(shards) == 1:
+        return on_each(shards, lambda shard: function(shard, ids))[0]
+    places, parts = split(shards, ids)
+    part_of = {shard.number: part for shard, part in zip(shards, parts, strict=True)}
+    found = on_each(shards, lambda shard: function(shard, part_of[shard.number]))
+    return tf.dynamic_stitch(places, found)
+
+
+def split(
+    shards: Sequence[RowShard], ids: tf.Tensor
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """Splits `ids` by shard.
+
+    Returns:
+        For each shard the positions in `ids` of its rows, int64 `[m]`, and these rows, as rows
+        of the shard.
+    """
+    firsts = [shard.first for shard in shards]
+    ends = tf.constant(firsts[1:], tf.int64)
+    owner = tf.searchsorted(ends, ids, side="right")
+    places = tf.dynamic_partition(tf.range(tf.size(ids)), owner, len(firsts))
+    parts = [tf.gather(ids, at) - first for at, first in zip(places, firsts, strict=True)]
+    return places, parts
 
 
 class ShardedTable:
@@ -150,7 +268,7 @@ def is_shard(variable: Any) -> bool:
 
 def mark_slot(slot: keras.Variable, variable: Any) -> None:
     """Marks a slot of an optimizer, so that it is joined to a table like its `variable`."""
-    if table_of(variable) is not None:
+    if hasattr(variable, _TABLE):
         setattr(slot, _SLOT_OF, variable)
 
 
@@ -191,9 +309,6 @@ def _slot_table(
         corresponding = [slots[id(shard)][position] for shard in table.shards]
         setattr(slot, _SLOTS, ShardedTable(table.name, corresponding))
     return getattr(slot, _SLOTS)
-
-
-_log = logging.getLogger("tf_largeout")
 
 
 def require_placement(layer: str, num_shards: int) -> None:
@@ -262,3 +377,101 @@ def _device_scope(shard: int) -> contextlib.AbstractContextManager[None]:
     """Returns the device scope of the server that stores a shard."""
     device = cluster.device_of(shard)
     return contextlib.nullcontext() if device is None else tf.device(device)
+
+
+class RoundedInitializer:
+    """An initializer that rounds the float32 values of another one to the nearest bfloat16.
+
+    Args:
+        initializer: The other initializer.
+    """
+
+    def __init__(self, initializer: Initializer) -> None:
+        self._initializer = initializer
+
+    def __call__(self, shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        return tf.cast(self._initializer(shape, "float32"), dtype)
+
+
+def add_rows(
+    layer: keras.layers.Layer, name: str, shape: Shape, initializer: InitializerLike
+) -> keras.Variable:
+    """Adds a bfloat16 weight to a layer, with the rounded values of a float32 weight.
+
+    If the initializer can be evaluated in parts, no float32 tensor has all rows. This is not
+    possible in a function, and under a strategy.
+
+    Args:
+        layer: A layer with `add_class_weight`.
+        name: Name of the weight.
+        shape: Shape of the weight.
+        initializer: Initializer of the weight.
+    """
+    in_float32: Initializer = keras.initializers.get(initializer)
+    in_blocks = (
+        tf.executing_eagerly() and not tf.distribute.has_strategy() and has_parts(in_float32)
+    )
+    first_values = "zeros" if in_blocks else RoundedInitializer(in_float32)
+    weight = layer.add_class_weight(name, shape, first_values, dtype="bfloat16")
+    if in_blocks:
+        _initialize_in_blocks(weight, in_float32, name)
+    return mark(weight)
+
+
+def mark(weight: keras.Variable, is_shared: bool = False) -> keras.Variable:
+    """Marks a bfloat16 variable as class rows that are rounded at random, and returns it.
+
+    Args:
+        weight: The variable.
+        is_shared: Whether it is the table of another layer.
+    """
+    setattr(weight, _ROUNDED, "shared" if is_shared else "own")
+    return weight
+
+
+def is_marked(variable: Any) -> bool:
+    """Returns whether a variable has class rows that are rounded at random."""
+    return hasattr(variable, _ROUNDED)
+
+
+def is_shared(variable: Any) -> bool:
+    """Returns whether they are the table of another layer, which looks up rows in bfloat16."""
+    return getattr(variable, _ROUNDED, None) == "shared"
+
+
+def set_rows(weight: keras.Variable, first: int, rows: tf.Tensor) -> None:
+    """Sets rows `first`, `first + 1`, ... of a variable in place, to `rows`, `[n, ...]`.
+
+    `weight.value[first:end].assign(rows)` would read the whole variable.
+    """
+    ids = tf.range(first, first + rows.shape[0], dtype=tf.int64)
+    weight.value.scatter_update(tf.IndexedSlices(rows, ids))
+
+
+def row_blocks(
+    shape: Sequence[int], numbers: int = _BLOCK, multiple: int = 1
+) -> Iterator[tuple[int, int]]:
+    """Yields ranges `[first, end)` of the rows of a table, few enough for a copy in memory.
+
+    Args:
+        shape: Shape of the table.
+        numbers: How many numbers a range has, at most.
+        multiple: All ranges but the last have a multiple of so many rows, at least one.
+    """
+    rows = max(1, numbers // max(1, math.prod(shape[1:])) // multiple) * multiple
+    for first in range(0, shape[0], rows):
+        yield first, min(first + rows, shape[0])
+
+
+@tf.custom_gradient
+def widened(rows: tf.Tensor) -> tf.Tensor:
+    """Returns bfloat16 rows in float32. Their gradient is float32, not rounded to bfloat16."""
+    return tf.cast(rows, tf.float32), lambda d_rows: d_rows
+
+
+def _initialize_in_blocks(weight: keras.Variable, initializer: Initializer, name: str) -> None:
+    shape = tuple(weight.shape)
+    for first, end in row_blocks(shape):
+        part = PartInitializer(initializer, shape, first, f"{name}_initializer")
+        values = part((end - first, *shape[1:]), "float32")
+        set_rows(weight, first, tf.cast(values, tf.bfloat16))

@@ -3,12 +3,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_largeout.variables import sharded_table
+from tf_largeout.variables import class_rows
 
 
 @pytest.mark.parametrize("num_rows, num_shards", [(7, 7), (10, 3), (2**31 - 2, 5), (4, 1)])
 def test_shards_are_contiguous_and_differ_by_at_most_one_row(num_rows, num_shards):
-    bounds = sharded_table.bounds(num_rows, num_shards)
+    bounds = class_rows.bounds(num_rows, num_shards)
     assert len(bounds) == num_shards
     assert bounds[0][0] == 0 and bounds[-1][1] == num_rows
     assert all(one[1] == other[0] for one, other in zip(bounds, bounds[1:], strict=False))
@@ -18,7 +18,7 @@ def test_shards_are_contiguous_and_differ_by_at_most_one_row(num_rows, num_shard
 
 def sharded(name, sizes, width=2):
     shards = [keras.Variable(np.zeros([size, width], "float32")) for size in sizes]
-    return sharded_table.create_table(name, shards), shards
+    return class_rows.create_table(name, shards), shards
 
 
 def test_a_table_is_read_and_assigned_as_a_whole():
@@ -28,8 +28,8 @@ def test_a_table_is_read_and_assigned_as_a_whole():
     assert table.shape == (6, 2)
     np.testing.assert_array_equal(shards[1].numpy(), values[2:3])
     np.testing.assert_array_equal(table.numpy(), values)
-    assert sharded_table.table_of(shards[2]) is table
-    assert sharded_table.table_of(keras.Variable(1.0)) is None
+    assert class_rows.table_of(shards[2]) is table
+    assert class_rows.table_of(keras.Variable(1.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ def test_a_table_is_read_and_assigned_as_a_whole():
 def test_a_table_copies_rows_of_another_table_in_pieces(
     monkeypatch, sizes, others, num_ids, dtype
 ):
-    monkeypatch.setattr(sharded_table, "_PIECE_BYTES", 3 * 2 * np.dtype(dtype).itemsize)
+    monkeypatch.setattr(class_rows, "_PIECE_BYTES", 3 * 2 * np.dtype(dtype).itemsize)
     random = np.random.default_rng(num_ids)
     before, after = (
-        sharded_table.ShardedTable("rows", [keras.Variable(one, dtype=dtype) for one in shards])
+        class_rows.ShardedTable("rows", [keras.Variable(one, dtype=dtype) for one in shards])
         for shards in (
             [random.integers(99, size=[size, 2]) for size in (3, 1, 6)],
             [random.integers(99, size=[size, 2]) for size in sizes],
@@ -64,20 +64,18 @@ def test_slots_of_shards_are_joined_in_the_order_of_one_table():
     step, other = keras.Variable(0.0), keras.Variable(1.0)
     slots = [keras.Variable(np.full([s.shape[0], 2], i, "f")) for i in (1, 2) for s in shards]
     for slot, shard in zip(slots, shards * 2, strict=True):
-        sharded_table.mark_slot(slot, shard)
+        class_rows.mark_slot(slot, shard)
     m_0, m_1, v_0, v_1 = slots
     # Adam's order: m and v of one variable, then of the next.
-    first, momentum, velocity, last = sharded_table.join_shards(
-        [step, m_0, v_0, m_1, v_1, other]
-    )
+    first, momentum, velocity, last = class_rows.join_shards([step, m_0, v_0, m_1, v_1, other])
     assert first is step and last is other
     assert momentum.shards == (m_0, m_1) and velocity.shards == (v_0, v_1)
-    assert sharded_table.join_shards([*shards, other]) == [table, other]
-    assert sharded_table.join_shards([step, m_0, m_1])[1].shards == (m_0, m_1)
+    assert class_rows.join_shards([*shards, other]) == [table, other]
+    assert class_rows.join_shards([step, m_0, m_1])[1].shards == (m_0, m_1)
 
 
 def test_other_variables_are_not_joined():
     variables = [keras.Variable(0.0), keras.Variable([1.0, 2.0])]
-    assert sharded_table.join_shards(variables) == variables
-    sharded_table.mark_slot(variables[1], variables[0])
-    assert not any(map(sharded_table.is_shard, variables))
+    assert class_rows.join_shards(variables) == variables
+    class_rows.mark_slot(variables[1], variables[0])
+    assert not any(map(class_rows.is_shard, variables))
