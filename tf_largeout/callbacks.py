@@ -105,14 +105,8 @@ class ExactMetrics(keras.callbacks.Callback):
     def _evaluate(self, step: int) -> None:
         metrics = [one for metric in self.model.metrics for one in metric.variables]
         before = [one.numpy() for one in metrics]
-        found = self.model.evaluate(
-            self._x,
-            self._y,
-            sample_weight=self._weight,
-            batch_size=self._batch_size,
-            verbose=0,
-            return_dict=True,
-        )
+        options = {"sample_weight": self._weight, "batch_size": self._batch_size, "verbose": 0}
+        found = self.model.evaluate(self._x, self._y, return_dict=True, **options)
         for variable, value in zip(metrics, before, strict=True):
             variable.assign(value)
         self.results.append({"step": step, **found})
@@ -198,17 +192,15 @@ class SamplerHealth(keras.callbacks.Callback):
     ```
 
     Args:
-        x: Inputs for `hardness`: arrays in the structure of the model's inputs, or a
-            `tf.data.Dataset` or `keras.utils.PyDataset`, whose first batch is used. None, the
-            default, leaves out `hardness`.
+        x: Inputs for `hardness`, as in `ExactMetrics`. Of a dataset, the first batch is used.
+            None, the default, leaves out `hardness`.
         y: Labels, if `x` contains arrays.
         num_examples: Number of examples (positions of sequences) to draw negatives for. If the
             negatives that a batch shares depend on its examples, as for a pool of `LSHSampler`
             or `KernelTreeSampler`, pass the batch size. Defaults to 256.
 
     Raises:
-        ValueError: If `num_examples` is not a positive integer, the arrays have different
-            lengths, `y` is missing for arrays, or an argument is a sparse or ragged tensor.
+        ValueError: As `ExactMetrics`.
     """
 
     def __init__(self, x: Any = None, y: Any = None, num_examples: int = 256) -> None:
@@ -231,12 +223,9 @@ class SamplerHealth(keras.callbacks.Callback):
                 continue
             layers.append(layer)
             found = {**layer.sampler.health(layer), **self._trained_rows(layer)}
-            numbers = {
-                f"{layer.name}_{name}": float(value)
-                for name, value in found.items()
-                if isinstance(value, int | float)
-            }
-            logs.update(numbers)
+            for name, value in found.items():
+                if isinstance(value, int | float):
+                    logs[f"{layer.name}_{name}"] = float(value)
         if self._data[0] is not None:
             logs.update(self._hardness(layers))
 

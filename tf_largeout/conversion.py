@@ -138,9 +138,8 @@ def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
         A model with the logits of `model`, not compiled.
 
     Raises:
-        ValueError: If `model` has no backbone with a `token_embedding`, if its output is not
-            computed by this layer, if the table is quantized, or if an argument is given that
-            the model determines.
+        ValueError: If the output of `model` is not computed by the `token_embedding` of a
+            backbone, or if an argument is given that the model determines.
         TypeError: If the weights are not float32. With the policy "bfloat16", Adam would not
             train the backbone: its `1 - beta_2 ** step` is 0 in bfloat16. Use the policy
             "mixed_bfloat16", which computes in bfloat16. With it, the rows of an untied head

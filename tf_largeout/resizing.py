@@ -165,10 +165,8 @@ def _copy_of(
 ) -> tuple[keras.Model, ClassOutput, Config]:
     """Makes a model from a config in which `head`, and layers tied to it, have other classes.
 
-    Returns:
-        `(model, head, compile_config)`: the copy with initial weights, not compiled; its class
-        output layer; and the argument for `compile_from_config`, empty if the original model is
-        not compiled.
+    The result is not compiled, and has initial weights. Also returns its class output layer,
+    and the argument for `compile_from_config`, empty if the original model is not compiled.
     """
     with _attributes(head.changed_attributes(change)):
         config = keras.saving.serialize_keras_object(model)
@@ -282,14 +280,8 @@ def _copy_state(
     A Keras optimizer, also one of `tf_largeout`, has lists of slots. Slot i belongs to
     trainable variable i. The position in these lists, not the shape, determines which slots
     have rows of classes. New rows of slots have the initial values of a new optimizer. New rows
-    of moving averages have the values of the weights.
-
-    Args:
-        before: The optimizer of the original model, not built if this was never trained.
-        after: An optimizer made from the config of `before`. It is built on variables that
-            already have their values.
-        change: Which classes are kept.
-        changed: The `ClassChange` of each trainable variable of `after` whose rows have moved.
+    of moving averages have the values of the weights. `before` is not built if the original
+    model was never trained. `after` is built on variables that already have their values.
     """
     for one, other in zip(_parts(before), _parts(after), strict=True):
         old, new = map(keras_internals.own_variables, (one, other))

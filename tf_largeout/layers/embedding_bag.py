@@ -102,8 +102,7 @@ class EmbeddingBag(IdLayer):
     ignored. If a bag has no ids, or the divisor is 0, the result is 0. The layer does not
     create a `[batch, max_ids, output_dim]` tensor. The gradient of the table is a
     `tf.IndexedSlices` of the ids in the batch, so that an optimizer of `tf_largeout.optimizers`
-    updates only the rows of these ids. There is no `embeddings_regularizer`, because it would
-    read all rows in each step. Use the optimizer's `weight_decay` instead.
+    updates only the rows of these ids.
 
     ```python
     bags = np.array([[3, 1, 3, 0], [2, 0, 0, 0]])  # padded with 0

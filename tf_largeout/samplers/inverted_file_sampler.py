@@ -44,10 +44,9 @@ class InvertedFileSampler(HardNegativeSampler):
     were fitted, and the loss corrects for them. With `num_hard`, the head has the distinct
     classes of `num_hard` draws.
 
-    The lists are fitted early in training, in step `start_step`, and a line on stderr reports
-    this. Before this step there is no search, because random negatives are hard enough. A step
-    then takes as long as with the tail only. Later training steps update the lists. The lists
-    are fitted again if the weights are replaced, or if you call `rebuild`.
+    The lists are fitted in step `start_step`; before, random negatives are hard enough. Later
+    training steps update the lists. The lists are fitted again if the weights are replaced, or
+    if you call `rebuild`.
 
     The state is stored in weights of the layer. It takes `(dim + 12) * num_classes` bytes, with
     dim rounded up to a multiple of 16, plus the means. A resumed run equals an uninterrupted
@@ -56,9 +55,8 @@ class InvertedFileSampler(HardNegativeSampler):
     back.
 
     Args:
-        num_sampled: Number of sampled classes per example: its own plus those of the tail.
-            Eight times the number of examples in a batch is a good start. In sequences, each
-            position is an example.
+        num_sampled: As in `HardNegativeSampler`. Eight times the number of examples in a batch
+            is a good start. In sequences, each position is an example.
         num_lists: Number of lists; by default about `4 sqrt(num_classes)`. If the classes are
             in K shards, each shard has `num_lists / sqrt(K)` lists and searches `num_probes /
             sqrt(K)` of them.

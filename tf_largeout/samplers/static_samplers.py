@@ -24,10 +24,9 @@ class StaticSampler(Sampler):
     step then reads `num_sampled` class rows besides those of the labels, and scores them with
     one matrix product.
 
-    With `shared=False`, each example has its own independent draws, `[batch, num_sampled]`. A
-    step reads, scores one by one and updates `batch * num_sampled` class rows. So it takes far
-    longer than with a shared sample of as many classes. The papers on sampled softmax draw in
-    this way. Use it to reproduce them.
+    With `shared=False`, each example has its own independent draws, `[batch, num_sampled]`, as
+    in the papers on sampled softmax. A step reads, scores one by one and updates `batch *
+    num_sampled` class rows, so it takes far longer. Use it to reproduce these papers.
 
     With `unique=False` the draws are independent and the expected count of class c is
     `num_sampled * q_c`.
