@@ -56,22 +56,19 @@ def await_server(address: str, timeout_s: float) -> str:
     Raises:
         OSError: If it does not answer in time, or is not a TensorFlow server.
     """
-    end = time.monotonic() + timeout_s
-    while True:
+    end, connection = time.monotonic() + timeout_s, None
+    while connection is None:
+        timeout_s = max(end - time.monotonic(), _RETRY_S)
         try:
-            return _greet(address, max(end - time.monotonic(), _RETRY_S))
+            connection = socket.create_connection(_pair(address), timeout_s)
         except ConnectionRefusedError:
             if time.monotonic() + _RETRY_S > end:
                 raise
-        time.sleep(_RETRY_S)
-
-
-def _greet(address: str, timeout_s: float) -> str:
-    with socket.create_connection(_pair(address), timeout_s) as one:
-        one.settimeout(timeout_s)
-        one.sendall(_GREETING)
-        answer = one.recv(_TYPE_AT + 1, socket.MSG_WAITALL)
-        own: str = one.getsockname()[0]
+            time.sleep(_RETRY_S)
+    with connection:
+        connection.sendall(_GREETING)
+        answer = connection.recv(_TYPE_AT + 1, socket.MSG_WAITALL)
+        own: str = connection.getsockname()[0]
     if len(answer) <= _TYPE_AT or answer[_TYPE_AT] != _SETTINGS:
         raise ConnectionError("another kind of server")
     return f"[{own}]" if ":" in own else own

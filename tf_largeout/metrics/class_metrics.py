@@ -159,7 +159,9 @@ class AveragePopularityAtK(AtK, ExampleMetric):
 
 
 class PerClass(AtK):
-    """A metric with a state for each class; see `MacroRecallAtK` for its arguments."""
+    """A metric with states for each class; see `MacroRecallAtK` for its arguments."""
+
+    _states: dict[str, str]  # names of the variables and their dtypes
 
     def __init__(
         self,
@@ -171,11 +173,8 @@ class PerClass(AtK):
     ) -> None:
         super().__init__(k, absolute, name=name, dtype=dtype)
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
-        self.add_state()
-
-    def add_state(self) -> None:
-        """Creates the variables."""
-        raise NotImplementedError(f"{type(self).__name__} must define `add_state`.")
+        for one, dtype in self._states.items():
+            setattr(self, one, self.add_variable([num_classes], "zeros", dtype=dtype, name=one))
 
     def k_of(self, step: Step) -> int:
         if step.num_classes != self.num_classes:
@@ -188,9 +187,6 @@ class PerClass(AtK):
     def get_config(self) -> Config:
         return {**super().get_config(), "num_classes": self.num_classes}
 
-    def _of_classes(self, name: str, dtype: str) -> keras.Variable:
-        return self.add_variable([self.num_classes], "zeros", dtype=dtype, name=name)
-
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class CatalogCoverageAtK(PerClass):
@@ -200,11 +196,9 @@ class CatalogCoverageAtK(PerClass):
     coverage of Ge et al. (2010), "Beyond accuracy: evaluating recommender systems by coverage
     and serendipity", and `ItemCoverage` in RecBole.
 
-    It is exact in `evaluate`, and NaN in training. It needs one more pass over the classes. All
-    metrics of this kind and `AveragePopularityAtK` share this pass if the metric with the
-    largest k is the first in the list. The state takes 4 bytes per class.
-
-    The other arguments and its calls are those of `PrecisionAtK`.
+    Its value in training and its pass over the classes are those of `AveragePopularityAtK`. The
+    state takes 4 bytes per class. The other arguments and its calls are those of
+    `PrecisionAtK`.
 
     Args:
         num_classes: Number of classes of the output layer.
@@ -218,9 +212,8 @@ class CatalogCoverageAtK(PerClass):
     """
 
     kind = "catalog_coverage"
-
-    def add_state(self) -> None:
-        self.times = self._of_classes("times", "float32")
+    _states = {"times": "float32"}
+    times: keras.Variable
 
     def add_examples(self, step: Step, valid: tf.Tensor, weights: tf.Tensor) -> None:
         best = step.best_classes(self.k_of(step), self.absolute)
@@ -273,10 +266,9 @@ class MacroRecallAtK(PerClass):
     """
 
     kind = "macro_recall"
-
-    def add_state(self) -> None:
-        self.found = self._of_classes("found", "float64")
-        self.occurring = self._of_classes("occurring", "float64")
+    _states = {"found": "float64", "occurring": "float64"}
+    found: keras.Variable
+    occurring: keras.Variable
 
     def add_examples(self, step: Step, valid: tf.Tensor, weights: tf.Tensor) -> None:
         k = self.k_of(step)

@@ -17,15 +17,13 @@ class BruteForceIndex(Index[Search]):
 
     Args:
         packed: Whether to keep an 8-bit copy of the rows, which takes about 30 % more memory. A
-            search then reads the copy and computes bounds of the scores, which include all
-            rounding errors. It reads the float32 rows of only those classes that can be among
-            the best. The results are bit-identical, and a search takes less time. Rows narrower
-            than 32, and rows on a GPU, are never packed.
+            search then computes bounds of the scores, and reads the float32 rows of only those
+            classes that can be among the best. The results are bit-identical, and a search
+            takes less time. Rows narrower than 32, and rows on a GPU, are never packed.
         embeddings_dtype: "int8" keeps only 8-bit rows: a byte per number, and 20 bytes per
-            class for the scale, the bias and bounds, about a third of the memory of float32.
-            The scale of a row is its largest magnitude over 127. `build` converts an array in
-            blocks. For the rounded rows, searches are exact. `packed` is ignored. None, the
-            default, keeps float32 rows.
+            class, about a third of the memory of float32. The scale of a row is its largest
+            magnitude over 127. `build` converts an array in blocks. For the rounded rows,
+            searches are exact. `packed` is ignored. None, the default, keeps float32 rows.
 
     Raises:
         ValueError: If `packed` is not a bool, or `embeddings_dtype` is another dtype.

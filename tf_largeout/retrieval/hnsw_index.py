@@ -22,15 +22,13 @@ class HnswIndex(MeasuredIndex["GraphRows"]):
 
     An adapter for the HNSW graph of the library hnswlib (`pip install hnswlib`). Whether it is
     faster than an `InvertedFileIndex` of the same recall depends on the rows and the number of
-    queries per call: `retrieval.build` measures both. It takes longer to build, and needs
-    more memory: in addition to the rows, it stores a copy of them and about `8 max_neighbors`
-    bytes per class.
+    queries per call: `retrieval.build` measures both. It takes longer to build, and stores a
+    copy of the rows and about `8 max_neighbors` bytes per class.
 
     The graph proposes candidates, which are scored in float32. `build` measures how many
     candidates a query must keep to find the share `recall_target` of the best 10 classes of
-    sample queries. For more classes, a query keeps proportionally more candidates. With
-    `allowed`, the result is exact, because each allowed class is scored. With `exclude`, a
-    query searches for as many more classes as it excludes.
+    sample queries. For more classes, a query keeps proportionally more. With `allowed`, the
+    result is exact. With `exclude`, a query searches for as many more classes as it excludes.
 
     Several threads build the graph, so two builds of the same rows can give different results.
     `add`, `update` and `remove` copy the graph. `serving.export` does not support this index.

@@ -178,8 +178,7 @@ class Index(abc.ABC, Generic[SearchT]):
 
         Returns:
             `(scores, ids)`: float32 and int64 `[B, k]`, best first; padded with -inf and -1 if
-            the search finds fewer than `k` classes. There may be fewer, filters may leave
-            fewer, or the search may miss some.
+            the search finds fewer than `k` classes.
 
         Raises:
             ValueError: If the index is not built, `k` is below 1, the queries have another
@@ -278,11 +277,11 @@ class Index(abc.ABC, Generic[SearchT]):
     def load(cls: type[IndexT], path: str | os.PathLike[str]) -> IndexT:
         """Loads the index from a file that `save` wrote.
 
-        It does not copy the rows: the file is mapped into memory, and processes that load the
-        same file share this memory. While the index is in use, you may remove the file, or
-        rename another file to its name, as `save` does: the index keeps the old content. Do not
-        write to the file in place. The index would use the new bytes without a check. If the
-        file becomes shorter, the signal SIGBUS ends the process.
+        The file is mapped into memory, which processes that load the same file share. While the
+        index is in use, you may remove the file, or rename another file to its name, as `save`
+        does: the index keeps the old content. Do not write to the file in place. The index
+        would use the new bytes without a check. If the file becomes shorter, the signal SIGBUS
+        ends the process.
 
         Raises:
             FileNotFoundError: If the file does not exist.
@@ -343,8 +342,7 @@ class MeasuredIndex(Index[SearchT]):
             queries: Float `[n, dim]`, a few hundred typical queries, such as the inputs of the
                 output layer for validation examples. `recall_target` is measured on 2,048 of
                 them, drawn at random. None, the default, uses class rows with added noise of
-                half their length. These are about as far from their best classes as typical
-                queries. For a better estimate, pass your own queries.
+                half their length. For a better estimate, pass your own queries.
 
         Returns:
             The index itself.

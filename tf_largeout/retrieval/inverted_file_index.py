@@ -56,12 +56,10 @@ class InvertedFileIndex(MeasuredIndex["ListedRows"]):
     a search takes longer.
 
     `build` measures how many lists a query must search to find the share `recall_target` of the
-    best 1, 10 and 100 classes of sample queries. A query for `k` classes uses the number that
-    was measured for the next higher of 1, 10 and 100. For `k` above 100, the number grows in
-    proportion. If a query searches all lists, its result is exact. It is also exact with
-    `allowed`, because each allowed class is scored. A query searches more lists if its lists
-    have too few classes, or if it excludes many. Its result does not depend on the other
-    queries of the batch.
+    best 1, 10 and 100 classes of sample queries. A query for `k` classes uses the number for
+    the next higher of these; above 100, the number grows in proportion. With all lists or with
+    `allowed`, a result is exact. A query searches more lists if its lists have too few classes,
+    or if it excludes many. Its result does not depend on the other queries of the batch.
 
     For some class rows, such as random ones, the best classes of a query are spread over very
     many lists. `build` then warns, because a `BruteForceIndex` is as fast.
@@ -201,11 +199,7 @@ class InvertedFileIndex(MeasuredIndex["ListedRows"]):
 
 
 class ListedRows(Search):
-    """Class rows, and an inverted file of them.
-
-    A query for `k` classes searches `probes_of_k[k]` of the `num_lists` lists, or the number of
-    the next higher `k`.
-    """
+    """Class rows, and an inverted file of them; `probes_of_k` is as in `ClassLists`."""
 
     def __init__(self, rows: Rows, file: InvertedFile, probes_of_k: dict[int, int]) -> None:
         super().__init__(rows)
