@@ -152,10 +152,7 @@ class ClassScorer:
         )
 
     def as_products(self) -> Products | None:
-        """Returns the variables of `product_rows` in one table, or None.
-
-        They are `embeddings` float32 `[num_classes, dim]`, and `bias` `[num_classes]` or None.
-        """
+        """Returns `product_rows` as `(embeddings, bias or None)` of one table, or None."""
         rows = self.product_rows()
         return None if rows is None else rows.as_products()
 
@@ -279,15 +276,8 @@ class ClassScorer:
     ) -> tf.Tensor:
         """Returns the scores that `statistics` uses to rank classes, bit-identical to those.
 
-        They have no cap.
-
-        Args:
-            features: Float `[B, dim]`.
-            ids: int64 `[B, n]`, padded with -1; as many columns as the labels of `statistics`.
-            compute_dtype: That of the `statistics`.
-
-        Returns:
-            float32 `[B, n]`; any value at padding.
+        They are float32 `[B, n]`, without the cap; any value at padding. `ids` is int64 `[B,
+        n]`, padded with -1, and has as many columns as the labels of the `statistics`.
         """
 
         def add(found: tf.Tensor, scores: tf.Tensor, block: tf.Tensor) -> tf.Tensor:
@@ -347,13 +337,10 @@ class ClassScorer:
     def log_partitions(
         self, features: tf.Tensor, log_weight: Elementwise | None = None
     ) -> tf.Tensor:
-        """Returns the log of the sum over all classes of `exp(f(logit))`, exactly.
+        """Returns the log of the sum over all classes of `exp(f(logit))`, float32 `[B]`.
 
-        The result is float32 `[B]`. It takes one pass over the classes.
-
-        Args:
-            features: float32 `[B, dim]`.
-            log_weight: The elementwise function f; None for the identity.
+        It takes one pass over the classes. `log_weight` is the elementwise function f; None is
+        the identity.
         """
         batch = tf.shape(features)[0]
         if log_weight is None:
@@ -365,10 +352,7 @@ class ClassScorer:
         return self.fold_logits(features, add, tf.fill([batch], NOTHING))
 
     def mean_logits(self, features: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Returns the mean of the logits of all classes, float32 `[B]`.
-
-        The arguments and errors are those of `sum_over_classes`.
-        """
+        """Returns the mean of all logits, float32 `[B]`; see `sum_over_classes`."""
         return self.sum_over_classes(features, tf.identity, training) / self.num_classes
 
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -386,15 +370,9 @@ class ClassScorer:
     def top_k_of(
         self, features: tf.Tensor, classes: tf.Tensor | None, k: int | tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the best `k` of some classes. Only the rows of those classes are read.
+        """Like `top_k`, of some classes, int64 `[m]`, rising; None for all; k is at most m.
 
-        Args:
-            features: float32 `[B, dim]`, finite.
-            classes: int64 `[m]`, ids of classes, rising; None for all.
-            k: Between 0 and m.
-
-        Returns:
-            As `top_k`.
+        Only the rows of those classes are read.
 
         Raises:
             tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
@@ -463,13 +441,10 @@ class RowScorer(ClassScorer):
         return self.source.shards()
 
     def variables(self) -> Products:
-        """Returns the `tf.Variable`s of embeddings in one table, and of their bias or None.
-
-        They are those of the current replica.
+        """Returns the variables of the one table, see `Table.variables`.
 
         Raises:
-            ValueError: If they are neither float32 nor rows in bfloat16, or there are several
-                tables.
+            ValueError: If there are several tables, or as `Table.variables`.
         """
         tables = self.source.tables()
         if len(tables) > 1:
