@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests import harness
-from tf_largeout.steps.selected_rows import SelectedRows
+from tf_largeout.steps.labels import SelectedRows
 
 NUM_CLASSES, DIM = 11, 4
 LABELS = np.array([[-1, 3, -1], [7, -1, -1], [-1, -1, -1]])

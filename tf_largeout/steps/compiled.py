@@ -31,12 +31,9 @@ class OutputLayer(Protocol):
 
 
 def check_compiled(layer: OutputLayer, model: keras.Model, training: bool | None) -> None:
-    """Warns, once per layer, about parts of a compiled model that do not fit an output layer.
+    """Warns, once per layer, about parts of a compiled model that do not fit its output layer.
 
-    Args:
-        layer: The output layer, which is called in a step.
-        model: The model of the step.
-        training: Whether the step trains.
+    `training` is whether the step of the model trains.
 
     Raises:
         ValueError: If a Keras optimizer trains rows in bfloat16.
@@ -143,10 +140,7 @@ def _check_optimizer(layer: OutputLayer, model: keras.Model, losses: list[Any]) 
 
 
 def _changes_some_rows(loss: Callable[..., Any] | str | None, layer: OutputLayer) -> bool:
-    """Returns whether the gradient of a loss has only rows of some classes.
-
-    A model without a compiled loss has another one, which is not known.
-    """
+    """Returns whether the gradient has only rows of some classes; a loss of None is unknown."""
     if isinstance(loss, str):
         loss = keras_internals.compile_names(keras.losses.get).get(loss)
     if loss is None or getattr(loss, "samples", False):
@@ -183,10 +177,6 @@ def are_unread(layer: OutputLayer, model: keras.Model | None) -> bool:
     This is known if the layer is an output of the model that is trained, no other layer takes
     the output, all its losses and metrics are from tf_largeout, so they use its tag, and the
     model class does not override `train_step`. In any other case, the answer is False.
-
-    Args:
-        layer: The output layer, called in a step.
-        model: The model that is trained; None if it is not known.
     """
     if model is None or not keras_internals.has_standard_step(model):
         return False
@@ -223,13 +213,7 @@ def outputs_of(layer: OutputLayer, model: keras.Model) -> list[int]:
 
 
 def part_of(value: Any, model: keras.Model, place: int) -> Any:
-    """Returns the part of a loss, or of metrics, that is for one output of a model.
-
-    Args:
-        value: The loss or the metrics, as `compile` received them.
-        model: The model.
-        place: Position of the output.
-    """
+    """Returns the part of `value`, an argument of `compile`, for the output at `place`."""
     if isinstance(value, dict):
         return value.get(model.output_names[place])
     if isinstance(value, list | tuple) and len(model.outputs) > 1:

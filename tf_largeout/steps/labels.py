@@ -7,12 +7,12 @@ c is `c - 2^62`, far below all values that occur as padding. `as_labels` separat
 
 import dataclasses
 import functools
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.filtered_top_k import class_ids
-from tf_largeout.steps.selected_rows import SelectedRows
 from tf_largeout.types import TensorLike
 
 _EXCLUDED = -(2**62)
@@ -41,6 +41,51 @@ _NAMES = (
 )
 
 
+class SelectedRows(NamedTuple):
+    """`P` of `B` rows: `places`, int64 `[P]`, rising, and `numbers`, int32 `[B]`.
+
+    `numbers` has 1 plus the index in `places` for a selected row, and 0 for others. `take` and
+    `put_back` are gathers, and each is the gradient of the other. TensorFlow's own gradient of
+    a gather is sparse, and TensorFlow warns when it converts it to a dense one.
+    """
+
+    places: tf.Tensor
+    numbers: tf.Tensor
+
+    @classmethod
+    def where(cls, is_selected: tf.Tensor) -> "SelectedRows":
+        """Returns the rows where `is_selected`, bool `[B]`, is true; row 0 if none is."""
+        is_first = tf.range(tf.size(is_selected)) == 0
+        is_selected |= is_first & ~tf.reduce_any(is_selected)
+        numbers = tf.cumsum(tf.cast(is_selected, tf.int32))
+        return cls(tf.where(is_selected)[:, 0], tf.where(is_selected, numbers, 0))
+
+    def take(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns the selected rows of `values`, `[B, ...]`, as `[P, ...]`."""
+
+        @tf.custom_gradient
+        def taken(values: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            return self._gather(values), self._scatter
+
+        return taken(values)
+
+    def put_back(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns `values`, `[P, ...]`, as `[B, ...]`, with 0 in the rows not selected."""
+
+        @tf.custom_gradient
+        def spread(values: tf.Tensor) -> tuple[tf.Tensor, Any]:
+            return self._scatter(values), self._gather
+
+        return spread(values)
+
+    def _gather(self, values: tf.Tensor) -> tf.Tensor:
+        return tf.gather(values, self.places)
+
+    def _scatter(self, values: tf.Tensor) -> tf.Tensor:
+        with_zero = tf.pad(values, [[1, 0]] + [[0, 0]] * (values.shape.rank - 1))
+        return tf.gather(with_zero, self.numbers)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Labels:
     """The labels of `B` examples.
@@ -64,22 +109,13 @@ class Labels:
 
     def without(self, excluded: tf.Tensor) -> "Labels":
         """Returns the labels with more excluded classes, int64 `[B, n]`, in further columns."""
-
-        def widened(ids: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-            return tf.concat([ids, others], axis=1)
-
-        none = tf.fill(tf.shape(excluded), tf.constant(-1, tf.int64))
-        known = tf.fill(tf.shape(self.ids), tf.constant(-1, tf.int64))
-        known = known if self.excluded is None else self.excluded
-        weights = self.weights
+        padding, weights, known = tf.constant(-1, tf.int64), self.weights, self.excluded
+        if known is None:
+            known = tf.fill(tf.shape(self.ids), padding)
         if weights is not None:
-            weights = widened(weights, tf.zeros(tf.shape(excluded)))
-        return dataclasses.replace(
-            self,
-            ids=widened(self.ids, none),
-            weights=weights,
-            excluded=widened(known, excluded),
-        )
+            weights = tf.concat([weights, tf.zeros(tf.shape(excluded))], axis=1)
+        ids = tf.concat([self.ids, tf.fill(tf.shape(excluded), padding)], axis=1)
+        return Labels(ids, weights, tf.concat([known, excluded], axis=1))
 
     def take(self, rows: SelectedRows) -> "Labels":
         """Returns the labels of the selected examples."""
@@ -135,17 +171,9 @@ def as_labels(
 
 
 def excluded_ids(exclude: TensorLike, features: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Returns the argument `exclude` of an output layer as int64 `[B, n]`.
+    """Returns the argument `exclude` of an output layer, `[batch, ..., n]`, as int64 `[B, n]`.
 
-    Args:
-        exclude: Integer ids `[batch, ..., n]`, with the leading dimensions of the features,
-            padded with -1.
-        features: `[batch, ..., dim]`.
-        num_classes: Ids must be below this number; negative ids are padding.
-
-    Raises:
-        ValueError: If they are not integers, or their shape does not match the features.
-        tf.errors.InvalidArgumentError: If an id is not below `num_classes`.
+    Negative ids become -1. The errors are those of `as_labels`.
     """
     ids = class_ids("exclude", exclude)
     if ids.shape.rank != features.shape.rank or not ids.shape[:-1].is_compatible_with(
@@ -217,15 +245,11 @@ def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
 
 
 def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf.SparseTensor:
-    """Returns `targets` with float values, and checks them when a step runs.
+    """Returns sparse targets `[..., num_classes]` as floats, checked when a step runs.
 
     Keras traces a step again with unknown columns if a `fit` gets another number of columns
-    than the previous one. So a check of the static shape is not enough.
-
-    Args:
-        targets: Numbers `[..., num_classes]`; indices may be unsorted and repeated.
-        num_classes: Number of classes.
-        kind: What the messages call the targets, such as "Sparse targets".
+    than the previous one. So a check of the static shape is not enough. Indices may be unsorted
+    and repeated. `kind` is what the messages call the targets, such as "Sparse targets".
 
     Raises:
         tf.errors.InvalidArgumentError: When the step runs, if the number of columns is another,
@@ -255,21 +279,15 @@ def as_target_matrix(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the classes of soft targets as padded ids, and their weights.
 
-    Args:
-        targets: Numbers `[..., num_classes]`, the target probabilities of the classes. It adds
-            values with equal indices, and ignores values of 0.
-        features: `[..., dim]`.
-        num_classes: Number of classes.
+    Values with equal indices are added, and values of 0 ignored.
 
     Returns:
         `(ids, weights)`: int64 and float32 `[..., L]`; -1 and 0 at padding.
 
     Raises:
         ValueError: If the rank or the number of columns is wrong.
-        tf.errors.InvalidArgumentError: If the number of columns is wrong and known only when
-            the step runs, or an index is out of range. It is also raised if a target is
-            negative or not finite, or the targets of an example are all 0 or have a sum above
-            1.
+        tf.errors.InvalidArgumentError: As `checked_targets`, and if a target is negative, or
+            the targets of an example are all 0 or have a sum above 1.
     """
     expected = [*features.shape[:-1], num_classes]
     if not targets.shape.is_compatible_with(expected):
@@ -316,9 +334,7 @@ def padded_rows(matrix: tf.SparseTensor) -> tuple[tf.Tensor, tf.Tensor]:
 def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
     """Returns bool `[B, L]`, True where a label occurs in its example for the first time.
 
-    Padding is False.
-
-    It takes O(L log L) time and O(L) memory per example, for int64 `labels` `[B, L]`.
+    Padding is False. It takes O(L log L) time and O(L) memory per example.
     """
     if labels.shape[-1] == 1:
         return labels >= 0
@@ -384,10 +400,7 @@ def _as_matrix(labels: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
 
 
 def _split(columns: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Splits `[B, W]` into labels and classes of `with_exclude`.
-
-    Each has -1 at the places of the other. One column has no excluded class.
-    """
+    """Splits `[B, W]` into labels and classes of `with_exclude`, -1 where the other is."""
     if columns.shape[1] == 1:
         return columns, None
     padding = tf.constant(-1, tf.int64)
@@ -441,21 +454,12 @@ def _in_range(
 def per_example(
     weights: TensorLike, features: tf.Tensor, dtype: tf.DType | str = "float32"
 ) -> tf.Tensor:
-    """Broadcasts `weights` to the leading dimensions of `features`.
+    """Broadcasts numbers or bools to the leading dimensions `[batch, ...]` of `features`.
 
     It aligns the first dimensions, as `sample_weight` requires: weights `[batch]` of sequences
     `[batch, time, dim]` apply to whole sequences. Keras's own losses align the last dimensions.
     If the batch has as many sequences as time steps, they would apply these weights to time
-    steps.
-
-    Args:
-        weights: Numbers or bools, `[batch]`, `[batch, time]`, ...; each dimension is equal to
-            that of the features, or 1. One more dimension of 1 may follow.
-        features: `[batch, ..., dim]`.
-        dtype: Dtype of the result.
-
-    Returns:
-        The weights, `[batch, ...]`, in the shape of `features` without the last dimension.
+    steps. Dimensions of 1 are repeated, and one more dimension of 1 may follow.
 
     Raises:
         ValueError: If the known dimensions do not match, or the weights are strings.

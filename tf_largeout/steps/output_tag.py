@@ -21,8 +21,7 @@ from tf_largeout import checks
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.keras_internals import is_symbolic, mask_of
 from tf_largeout.sampled_values import HeadAndTail, Sample, SampledValues
-from tf_largeout.steps.labels import Labels, as_labels
-from tf_largeout.steps.selected_rows import SelectedRows
+from tf_largeout.steps.labels import Labels, SelectedRows, as_labels
 from tf_largeout.steps.step import SampledStep, Step, StepLoss
 from tf_largeout.types import Config, TensorLike
 from tf_largeout.variables.replicas import replica_id
@@ -32,11 +31,10 @@ _scopes = threading.local()
 
 
 class Ranking:
-    """How an output layer ranks classes: as an argument says, or else as its loss does.
+    """How an output layer ranks classes: as its argument says, or else as its loss does.
 
-    Args:
-        given: "logit", "absolute" or "taylor"; None for the ranking of the loss that trained
-            the layer last.
+    `given` is "logit", "absolute" or "taylor"; None for the ranking of the loss that trained
+    the layer last, `of_loss`.
     """
 
     def __init__(self, given: str | None = None) -> None:
@@ -48,12 +46,7 @@ class Ranking:
         return self.given or self.of_loss or "logit"
 
     def follow(self, loss: object, *, replace: bool = True) -> None:
-        """Ranks by the `ranking` of a loss. The given ranking takes precedence.
-
-        Args:
-            loss: A loss. A loss of another library leaves the ranking unchanged.
-            replace: Whether to replace the ranking of another loss.
-        """
+        """Ranks by the `ranking` of a loss, if it has one; without `replace`, by the first."""
         ranking = getattr(loss, "ranking", None)
         if ranking is not None and (replace or self.of_loss in (None, ranking)):
             self.of_loss = ranking
@@ -130,7 +123,7 @@ class Selection(NamedTuple):
 
     Attributes:
         step: The `Step` of these `P` examples.
-        rows: The positions of these examples among the `B`; None for all `B` examples.
+        rows: The positions of these examples; None for all.
         has_sample: Whether the step was made with a sample.
         counted: Bool `[B]`, the examples that count, of which the step has all.
     """
@@ -231,13 +224,7 @@ class OutputTag:
     def make_step(
         self, labels: Labels, rows: SelectedRows | None = None, sampled: bool = False
     ) -> Step:
-        """Returns a new step.
-
-        Args:
-            labels: The labels of the `B` examples.
-            rows: Those of the examples that the step has; None for all.
-            sampled: Whether the step needs a sample.
-        """
+        """Returns a new step of the examples in `rows`, or of all."""
         return self.step_class(**self.arguments(labels, rows))
 
     def arguments(self, labels: Labels, rows: SelectedRows | None) -> dict[str, Any]:
@@ -338,10 +325,7 @@ def attached_tag(y_pred: Any) -> OutputTag | None:
 def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Step] = Step) -> OutputTag | None:
     """Returns the tag of `y_pred`; None while Keras traces the model with placeholders.
 
-    Args:
-        y_pred: The predictions that a loss or metric received.
-        asked_by: Name of that loss or metric, for the error.
-        kind: The class of steps that it needs.
+    `asked_by` is the name of a loss or metric that needs steps of the class `kind`.
 
     Raises:
         ValueError: If `y_pred` is not the direct output of a layer that makes such steps.
@@ -398,12 +382,7 @@ def compiled_loss(model: keras.Model) -> Any:
 
 
 def require_model(model: Any, asked_by: str) -> None:
-    """Raises a ValueError if `model` is not a `keras.Model`.
-
-    Args:
-        model: The argument.
-        asked_by: Name of the function that needs it, for the error.
-    """
+    """Raises a ValueError if the argument of the function `asked_by` is not a `keras.Model`."""
     if not isinstance(model, keras.Model):
         raise ValueError(
             f"{asked_by} needs a keras.Model. Received: model={model!r} (of type "
@@ -419,15 +398,10 @@ def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
 def tag_and_mask(
     model: keras.Model, inputs: Any, asked_by: str
 ) -> tuple[OutputTag, tf.Tensor | None]:
-    """Returns the tag of the output of `model`, and the mask of its positions.
+    """Returns the tag of the output of `model`, and the mask of its positions, or None.
 
     The tag has the output layer and its input features. The mask comes from an earlier layer,
-    such as `Embedding(mask_zero=True)`; None if there is no mask.
-
-    Args:
-        model: A model with one output.
-        inputs: The inputs of the model.
-        asked_by: Name of the function that needs it, for the error.
+    such as `Embedding(mask_zero=True)`.
 
     Raises:
         ValueError: If the output of the model is not the output of a `ClassOutput` layer.

@@ -15,6 +15,7 @@ from tf_largeout import checks
 from tf_largeout.classes.best_scores import NOTHING, are_among, search_without
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, RowScorer
 from tf_largeout.classes.row_sources import absolute_or_lowest as absolute_or_lowest
+from tf_largeout.classes.row_sources import joined
 from tf_largeout.keras_internals import NO_TRACE
 from tf_largeout.ops import candidate_ops, product_ops
 from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, Sample, SampledValues
@@ -93,7 +94,7 @@ class Candidates(NamedTuple):
             tf.broadcast_to(tf.math.log(sample.expected_count), tf.shape(sample.products))
             for sample in self.samples
         ]
-        return _joined(counts)
+        return joined(counts, axis=-1)
 
     def corrected_logits(self) -> tf.Tensor:
         """Returns `logits() - log_counts()` `[B, n]`, in one pass."""
@@ -164,15 +165,14 @@ class Candidates(NamedTuple):
             candidate_ops.shifted_candidate_logits(sample.products, *part)
             for sample, *part in self._parts(corrected)
         ]
-        return _joined(parts)
+        return joined(parts, axis=-1)
 
     def _parts(
         self, corrected: bool
     ) -> list[tuple[ScoredSample, tf.Tensor, tf.Tensor, tf.Tensor]]:
         """Returns each sample, its offsets, the classes `[B, m]` without effect, and its ids.
 
-        Args:
-            corrected: Whether the offsets contain the logs of the expected counts.
+        If `corrected`, the offsets contain the logs of the expected counts.
         """
         no_effect = self.labels if self.remove_accidental_hits else self.labels[:, :0]
         parts = []
@@ -197,21 +197,12 @@ def score_candidates(
     counts_are: str = DRAWS,
     compute_dtype: str = "float32",
 ) -> Candidates:
-    """Scores the labels and the sampled classes of each example.
+    """Scores the labels, int64 `[B, L]`, and the sampled classes of each example, `[B, dim]`.
 
     One op reads all class rows that are needed. Its gradient is sparse, with one row per
-    distinct class. Padding reads no class row.
-
-    Args:
-        class_matrix: The classes.
-        features: `[B, dim]`.
-        labels: int64 `[B, L]`, padded with -1.
-        sample: What the sampler returned.
-        remove_accidental_hits: See `Candidates`.
-        explicit: int64 `[n]`, distinct classes to score for every example in addition; or None.
-        counts_are: See `Candidates`.
-        compute_dtype: "float32", or "bfloat16" to compute the products of features and shared
-            classes by `ops.rounded_product`.
+    distinct class. Padding reads no class row. For the other arguments see
+    `SampledStep.candidates` and `Candidates`. With the `compute_dtype` "bfloat16",
+    `ops.rounded_product` multiplies features and shared classes.
     """
     parts = [*sample] if isinstance(sample, HeadAndTail) else [sample]
     if explicit is not None:
@@ -268,10 +259,6 @@ def _split(values: tf.Tensor, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     for one in ids:
         widths.append(tf.shape(one)[-1])
     return tf.split(values, widths, axis=-1)
-
-
-def _joined(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=-1)
 
 
 class StepLoss(Protocol):
@@ -333,11 +320,7 @@ class Step:
         return self.ranking if absolute is None else ("absolute" if absolute else "logit")
 
     def mean_logits(self, ranking: str = "logit") -> tf.Tensor:
-        """Returns the mean of the logits of all classes, float32 `[B]`.
-
-        Args:
-            ranking: As in `statistics`.
-        """
+        """Returns the mean of the logits of all classes, float32 `[B]`, see `statistics`."""
         key = "mean_logits", ranking, id(self.features)
         if key not in self.shared:
             scorer = self.classes.ranked_by(ranking)
@@ -384,9 +367,6 @@ class Step:
         """Returns `statistics`, or None if a training step has not computed them.
 
         In training, the loss computes them, in its `compute_dtype`.
-
-        Args:
-            ranking: As in `statistics`.
         """
         if not self.training:
             return self.statistics(ranking=ranking)
@@ -420,11 +400,8 @@ class Step:
         """Returns ranks of the labels, int64 `[B, L]`, without O(num_classes) work in training.
 
         The ranks are exact outside training, and in training if the loss has made a pass over
-        all classes. Otherwise the result is from `estimated_ranks`.
-
-        Args:
-            absolute: Whether to rank by `|logit|`, or by the logit; None for the layer's
-                ranking.
+        all classes. Otherwise the result is from `estimated_ranks`. `absolute` selects the
+        ranking by `|logit|` or by the logit; None is the layer's ranking.
         """
         ranking = self.ranking_by(absolute)
         known = self.known_statistics(ranking)
@@ -440,10 +417,6 @@ class Step:
         They are best first, padded with -1 if fewer classes are left. This takes a separate
         pass over the classes. All metrics of a step share this pass if the metric with the
         largest `k` comes first.
-
-        Args:
-            k: At least 1.
-            absolute: As in `label_ranks`.
         """
         if self.training:
             return None
@@ -483,16 +456,14 @@ class SampledStep(Step):
         explicit: tf.Tensor | None = None,
         compute_dtype: str = "float32",
     ) -> Candidates:
-        """Scores the labels and the sampled classes.
+        """Scores the labels and the sampled classes. The step must have a sample.
 
         Args:
             remove_accidental_hits: Whether a drawn class that is a label of the example has no
                 effect on that example.
             explicit: int64 `[n]`, distinct classes to score for every example in addition, or
                 None. If such a class is also drawn, the draw has no effect.
-            compute_dtype: "float32" or "bfloat16", see `score_candidates`.
-
-        The step must have a sample.
+            compute_dtype: "float32" or "bfloat16", as in `SampledLoss`.
         """
         scored = score_candidates(
             self.classes,
@@ -529,19 +500,11 @@ class SampledStep(Step):
 def ranks_without(
     ranks: tf.Tensor, scores: tf.Tensor, labels: Labels, num_classes: int
 ) -> tf.Tensor:
-    """Returns the ranks of labels among the classes that are not excluded.
+    """Returns the ranks of labels among the classes that are not excluded, int64 `[B, L]`.
 
-    It takes O(L log L) time per example.
-
-    Args:
-        ranks: int64 `[B, L]`, the ranks of the labels among all classes; `num_classes` at
-            padding and where the score is NaN or -inf.
-        scores: float32 `[B, L]`, which rank the labels and the excluded classes.
-        labels: The labels and the excluded classes, which may repeat.
-        num_classes: The number of all classes.
-
-    Returns:
-        int64 `[B, L]`; `num_classes` also for labels that are excluded.
+    It takes O(L log L) time per example. `ranks` are those among all classes: `num_classes`
+    at padding and where the score is NaN or -inf. `scores`, float32 `[B, L]`, rank the labels
+    and the excluded classes, which may repeat. An excluded label gets `num_classes`.
     """
     # The best come first, and of equal scores the lower id, as in `ranks`.
     by_id = tf.argsort(tf.maximum(labels.ids, labels.excluded), axis=1)

@@ -10,9 +10,14 @@ import tensorflow as tf
 
 from tf_largeout.classes.class_scorer import ClassStatistics
 from tf_largeout.papers.factored.factored_update import FactoredUpdate, LearningBatch, Spheres
-from tf_largeout.steps.labels import Labels, as_labels, checked_targets, padded_rows
+from tf_largeout.steps.labels import (
+    Labels,
+    SelectedRows,
+    as_labels,
+    checked_targets,
+    padded_rows,
+)
 from tf_largeout.steps.output_tag import Head, OutputTag, Ranking, Selection
-from tf_largeout.steps.selected_rows import SelectedRows
 from tf_largeout.steps.step import Step, mean_over
 from tf_largeout.types import Config, TensorLike
 
