@@ -142,7 +142,7 @@ def _check_optimizer(layer: OutputLayer, model: keras.Model, losses: list[Any]) 
 def _changes_some_rows(loss: Callable[..., Any] | str | None, layer: OutputLayer) -> bool:
     """Returns whether the gradient has only rows of some classes; a loss of None is unknown."""
     if isinstance(loss, str):
-        loss = keras_internals.compile_names(keras.losses.get).get(loss)
+        loss = keras.losses.get(loss)
     if loss is None or getattr(loss, "samples", False):
         return layer.sampler is not None
     return getattr(loss, "changes_some_rows", False)
