@@ -43,11 +43,9 @@ def join_models(models: Sequence[keras.Model]) -> keras.Model:
         models themselves, and copies of their class rows and biases.
 
     Raises:
-        ValueError: If `models` has fewer than two models; if a model is subclassed, not built,
-            has several outputs or does not end in a `LargeOutput`; if this layer has
-            `normalize`, a `scale` other than 1 or a `logit_soft_cap`; if a model ranks classes
-            by `|logit|`, as after training with `AbsoluteSoftmaxLoss`; or if the models differ
-            in inputs or in the number of classes.
+        ValueError: If `models` has fewer than two models or others than described; or if an
+            output layer has `normalize`, a `scale` other than 1 or a `logit_soft_cap`, or ranks
+            classes by `|logit|`, as after training with `AbsoluteSoftmaxLoss`.
     """
     models = list(models)
     if len(models) < 2:

@@ -62,12 +62,12 @@ class LargeOutput(ClassOutput):
             draws 1,024 classes, but at most half of all classes. Without a sampler only
             `SoftmaxLoss` and Keras losses can train the layer.
         use_bias: Whether each class has a bias.
-        embeddings_initializer: Initializer of the class embeddings. By default uniform with
-            variance `1 / (4 dim)`, so that rows have length 1/2. Such rows are long enough for
-            the encoder to get a useful gradient from the first step on, and short enough that
-            the first updates change their directions. With Glorot's rule, rows would be shorter
-            the more classes there are. An array `[num_classes, dim]` sets the rows. The config
-            does not store an array, because the rows are saved with the weights.
+        embeddings_initializer: Initializer of the class embeddings, or an array `[num_classes,
+            dim]`, which is not stored in the config. By default uniform with variance `1 / (4
+            dim)`, so that rows have length 1/2. Such rows are long enough for the encoder to
+            get a useful gradient from the first step on, and short enough that the first
+            updates change their directions. With Glorot's rule, rows would be shorter the more
+            classes there are.
         bias_initializer: Initializer of the biases, or an array `[num_classes]` as above.
             For `NCELoss`, which treats logits as log-probabilities, use
             `keras.initializers.Constant(-math.log(num_classes))`. The probabilities then sum to
@@ -76,12 +76,10 @@ class LargeOutput(ClassOutput):
             (tied embeddings). It is a `keras.layers.Embedding`, `ReversibleEmbedding` or
             `tf_largeout.layers.EmbeddingBag` with `input_dim=num_classes`, and the model must
             call it before this layer. A `ReversibleEmbedding` must have tied weights, and no
-            other soft cap than this layer. `embeddings` can also be the table itself, a
-            `keras.Variable`. Then the model cannot be saved as a `.keras` file, because a
-            config cannot say to which layer the table belongs. None, the default, creates a
-            table. Keras treats the shared layer as a part of this layer: if you freeze one of
-            the two (`trainable = False`), the other is also frozen. An `ItemTower` computes the
-            class rows from features of the classes.
+            other soft cap than this layer. If you freeze one of the two layers (`trainable =
+            False`), the other is also frozen. Or the table itself, a `keras.Variable`; the
+            model can then not be saved as a `.keras` file. Or an `ItemTower`, which computes
+            the class rows from features of the classes. None, the default, creates a table.
         num_shards: Number of ranges of classes into which the embeddings and biases are
             divided, one weight per range; at most `num_classes`. After
             `tf_largeout.distribute.connect`, shard i and its optimizer slots are on server `i %
@@ -90,10 +88,8 @@ class LargeOutput(ClassOutput):
         normalize: Whether to divide features and class rows by their lengths. The logits are
             then `scale * cos(h, w_c) + b_c`, as in ArcFace (Deng et al. 2019). Rows are
             normalized when they are read, so gradients of sampled losses stay sparse. A vector
-            of zeros has the cosine 0. `class_embeddings()` returns normalized rows. Search an
-            index of them by `predict_top_k(index=...)`, which also transforms the features.
-            Samplers that search use normalized rows. Exact losses do not support
-            compute_dtype="bfloat16".
+            of zeros has the cosine 0. `class_embeddings()` returns normalized rows, and
+            samplers search in them. Exact losses do not support compute_dtype="bfloat16".
         scale: Number above 0 that multiplies the products of features and class rows, before
             the bias. It is the inverse of the temperature of the softmax. "learned" trains it:
             the weight `logit_scale` stores its log, as in CLIP (Radford et al. 2021). None, the
@@ -104,14 +100,13 @@ class LargeOutput(ClassOutput):
             of the classes stays the same. None, the default, means no cap. Exact losses with a
             cap do not support compute_dtype="bfloat16".
         embeddings_dtype: "bfloat16" stores the class rows in 16 bits per number, in half the
-            memory. All computations are in float32. None, the default, stores them in the
-            variable dtype of the dtype policy, which is "float32" by default. The optimizers of
-            `tf_largeout` update rows in bfloat16 with stochastic rounding (Gupta et al. 2015),
-            so that small updates are not lost: each number is rounded up or down at random, and
-            its expected value is exact. Keras's optimizers round to the nearest number, and
-            lose small updates; `fit` with a Keras optimizer raises an error. Optimizer slots
-            and biases are float32. The random bits depend on the step and the row, so equal
-            runs give equal rows. A table that another layer shares (`embeddings`) must itself
+            memory. All computations, optimizer slots and biases are in float32. None, the
+            default, stores them in the variable dtype of the dtype policy, which is "float32"
+            by default. The optimizers of `tf_largeout` update rows in bfloat16 with stochastic
+            rounding (Gupta et al. 2015), so that small updates are not lost: the expected value
+            of each number is exact. The random bits depend on the step and the row, so equal
+            runs give equal rows. Keras's optimizers would lose small updates; `fit` with one
+            raises an error. A table that another layer shares (`embeddings`) must itself
             be bfloat16. GPUs, and exact losses with compute_dtype="bfloat16", are not
             supported. `class_embeddings()`, `join_models` and indexes copy the rows in float32.
         **kwargs: Arguments of `ClassOutput`.

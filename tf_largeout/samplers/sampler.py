@@ -151,9 +151,9 @@ class Sampler:
         Args:
             layer: The layer that builds the sampler.
             name: Name of the state, unique within the sampler.
-            shape: Shape of the weight.
-            dtype: Type of the weight, such as "int64".
-            initializer: A Keras initializer or its name.
+            shape: As in `keras.layers.Layer.add_weight`.
+            dtype: As there, such as "int64".
+            initializer: As there.
             on_host: Whether the weight is on the CPU, for counters that decide what a step
                 does. Otherwise it is on the device of the layer's weights.
             shard: The shard of the classes that the weight belongs to: it gets the shard's
@@ -313,9 +313,8 @@ def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
 def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
     """Returns whether a `Sampler` or a sampler class can draw the shared tail of a search.
 
-    The estimate of the partition function is unbiased only if the tail's expected counts are
-    correct for all classes, whatever the search finds. Also, `rows_changed` is not called for a
-    tail. A static sampler with `shared=False` draws no shared sample.
+    Its expected counts must be correct for all classes, whatever the search finds. Also,
+    `rows_changed` is not called for a tail.
     """
     cls = sampler if isinstance(sampler, type) else type(sampler)
     is_shared = bool(getattr(sampler, "shared", True))
