@@ -1,4 +1,9 @@
-"""One Python function for each C++ op. Only this package uses the op library."""
+"""One Python function for each C++ op. Only this package uses the op library.
+
+The texts of the ops, in `custom_ops/ops/X_ops.cc`, give formulas, shapes and errors. The
+docstrings here give what the Python functions add. A variable may be passed itself or as its
+handle.
+"""
 
 # Imported first: if TensorFlow is missing, its error says which version to install.
 import tf_largeout.ops.library  # noqa: F401

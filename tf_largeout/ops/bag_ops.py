@@ -18,15 +18,8 @@ def bag_sums(
 ) -> tf.Tensor:
     """Sums table rows with weights: the sum over i of `weights[b, i] * embeddings[ids[b, i]]`.
 
-    Args:
-        embeddings: float32 variable `[N, dim]` or its handle.
-        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
-        weights: float32 `[batch, num_ids]`; the weights of padding are ignored.
-        differentiate_weights: Whether to compute the gradient of the weights, which takes
-            another pass over the rows.
-
-    Returns:
-        float32 `[batch, dim]`; 0 for a bag without ids.
+    The gradient of the weights takes another pass over the rows, unless
+    `differentiate_weights` is false. The sum of a bag without ids is 0.
     """
     table = handle_of(embeddings, watch=True)
     return gen_ops.largeout_bag_sums(table, ids, weights, differentiate_weights)

@@ -55,15 +55,9 @@ def candidate_ranks(
 ) -> tf.Tensor:
     """Ranks each label among the candidates and the other labels of its example.
 
-    A rank is the number of candidates and other labels that score higher, so at most k labels
-    of an example have a rank below k. A candidate scores `logit + offset`. A candidate that was
-    drawn twice counts twice. On a CPU, it makes one pass over the logits and stores no other
-    matrix. Not differentiable. The classes `no_effect`, int64 `[batch, num_ids]`, padded with
-    -1, do not count if they are candidates. `true_logits` are those of the labels.
-
-    Returns:
-        int64 `[batch, num_labels]`; `num_candidates + num_labels` if the label is padding or
-        its logit is NaN.
+    At most k labels of an example have a rank below k. A candidate that was drawn twice counts
+    twice. On a CPU, it makes one pass over the logits and stores no other matrix. Not
+    differentiable.
     """
     return gen_ops.largeout_candidate_ranks(
         logits, offsets, no_effect, candidates, labels, true_logits

@@ -27,42 +27,15 @@ def class_statistics(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Computes the log partition function and the exact ranks of the labels in one pass.
 
-    The embeddings may be one row shard of a larger matrix; then pass `true_logits`, and the
-    row number of the shard's first class as `first_class`. The labels may be any classes of
-    the larger matrix. The sum of the ranks over all shards is the rank in the larger matrix,
-    and the logsumexp of the shards' `log_partition` is its log partition function.
-
     `log_partition` and `true_logits` have first-order gradients with respect to the features
-    and the variables; those of the variables are dense. If `true_logits` are passed, their
-    gradient flows to them only. A `GradientTape` records the variables only if they are passed
-    themselves, not as handles.
-
-    Args:
-        features: float32 `[batch, dim]`.
-        embeddings_handle: float32 variable `[N, dim]` or its handle.
-        bias_handle: float32 variable `[N]`, its handle, or None.
-        labels: int64 `[batch, num_labels]` in `[-1, N)`; -1 is padding. With `true_logits`,
-            ids may also be N or above.
-        true_logits: float32 `[batch, num_labels]`, the logits of the labels; or None.
-        first_class: The id of the first class row; 0 without `true_logits`.
-        compute_dtype: "float32" or "bfloat16". With "bfloat16", features, embeddings and (in
-            the gradient) probabilities are rounded to bfloat16 before they are multiplied;
-            sums, biases and results are float32. This is faster only on CPUs with AMX. Not
-            available on a GPU.
-        unit_length: Whether each row counts as the row scaled to length 1. A row shorter than
-            1e-6 is multiplied by 1e6. Without gradients, and not available on a GPU.
+    and the variables; those of the variables are dense. If `true_logits` are passed, as for a
+    row shard of a larger matrix whose first row is `first_class`, their gradient flows to them
+    only. A `GradientTape` records the variables only if they are passed themselves, not as
+    handles. A `compute_dtype` of "bfloat16" is faster only on CPUs with AMX.
 
     Returns:
-        `(log_partition, true_logits, ranks)`: float32 `[batch]`, `log(sum_c exp(o_c))` over the
-        classes of the embeddings; float32 `[batch, num_labels]`, 0 for padding if computed; and
-        int64 `[batch, num_labels]`, the number of classes of the embeddings other than the
-        label that score higher. In a tie the lower id ranks first. The rank is N for padding,
-        and if the logit is NaN or -inf.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a shape does not match, a label is out of range,
-            `first_class` is not 0 without `true_logits`, or `compute_dtype` is "bfloat16" on a
-            GPU. On a GPU, a label out of range gets the logit NaN instead of an error.
+        `(log_partition, true_logits, ranks)`: float32 `[batch]`, float32 and int64
+        `[batch, num_labels]`.
     """
     return gen_ops.largeout_class_statistics(
         features,
@@ -133,25 +106,13 @@ def class_top_k(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the k classes with the highest logits, exactly. Not differentiable.
 
-    Args:
-        features: float32 `[batch, dim]`, finite.
-        embeddings_handle: float32 variable `[N, dim]` or its handle.
-        bias_handle: float32 variable `[N]`, its handle, or None.
-        k: Integer in `[1, N]`.
-        packed: `pack_classes` of the current values of the variables, or None. With it, a scan
-            on a CPU reads a quarter of the bytes: bounds of the logits rule out most classes,
-            and only the others are scored in float32. The result is bit-identical. If the
-            variables have changed since, classes may be missed. Without it, the op packs the
-            classes itself for 128 examples or more. Must be None on a GPU.
-        unit_length: As in `class_statistics`. `packed` must then be None.
+    `packed` is `pack_classes` of the current values of the variables, or None. With it, a scan
+    on a CPU reads a quarter of the bytes, and the result is bit-identical. If the variables
+    have changed since, classes may be missed.
 
     Returns:
         `(scores, ids)`: float32 and int64 `[batch, k]`, best first; in a tie the lower id comes
         first. Classes whose logit is NaN or -inf because of their row or bias come last.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If features are not finite, or the logit of one of the
-            k classes overflows. On a GPU such a class has the score NaN and the id -1 instead.
     """
     return gen_ops.largeout_class_top_k(
         features,
@@ -167,11 +128,10 @@ def class_top_k(
 def packed_top_k(
     features: tf.Tensor, packed: PackedClasses, num_classes: int, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Finds the k classes with the highest logits, from 8-bit rows alone. Runs on the CPU.
+    """Finds the k classes with the highest logits of their 8-bit rows. Runs on the CPU.
 
-    The row of a class is its 8-bit numbers times its scale. For these rows, the result is
-    exact. Arguments, results and errors are those of `class_top_k`; `packed` are the
-    `num_classes` rows. Classes whose row or bias was not finite come last, with the score -inf.
+    Results and errors are those of `class_top_k`. Classes whose row or bias was not finite come
+    last, with the score -inf.
     """
     with tf.device("CPU:0"):
         k = tf.cast(k, tf.int64)

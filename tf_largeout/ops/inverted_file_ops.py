@@ -1,18 +1,8 @@
 """Inverted files: lists of classes with similar directions, and searches in these lists.
 
-The state is a tuple of variables or their handles, which the ops read and write in place:
-
-* means: float32 `[num_lists, dim]`.
-* mean_bias: float32 `[num_lists]`.
-* offsets: uint32 `[num_lists + 1]`. The members of list l are
-  `ids[offsets[l]:offsets[l + 1]]`.
-* ids: uint32 `[num_classes]`.
-* codes (uint8) and scales (float32): the members' class rows quantized to 8 bits per number, in
-  the order of `ids`, in interleaved groups of 16. `packed_shapes` returns their shapes.
-* schedule: int64 `[2]`, the number of the next step, and of the step that fitted the lists.
-
-Initialize the schedule to `[0, -1]` and the others to zeros: there are no lists yet, and a
-search finds nothing. See `InvertedFileSampler` for the method.
+The state is a tuple of variables, which the ops read and write in place: means, mean_bias,
+offsets, ids, codes, scales, schedule. Initialize the schedule to `[0, -1]` and the others to
+zeros: there are no lists yet, and a search finds nothing. See `InvertedFileSampler`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,18 +30,10 @@ def inverted_file_search(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds most of the `k` classes with the highest logits, by searching the best lists.
 
-    Args:
-        features: float32 `[batch, dim]`, one query per example.
-        state: means, mean_bias, offsets, ids, codes, scales. A schedule is ignored.
-        num_probes: Maximum number of lists to search per query. The search stops earlier if
-            the lists have as many members as `num_probes` lists of average size.
-        k: Number of classes to find, an integer of at least 1.
-
     Returns:
         `(scores, ids)`: float32 and int64 `[batch, k]`, best first, padded with -inf and -1.
         The scores are logits of the quantized rows, which have the values of the last fit or
-        reassignment. Classes with a row or a bias that is not finite are never found. A query
-        that is not finite finds no class.
+        reassignment. A query that is not finite finds no class.
     """
     return gen_ops.largeout_inverted_file_search(
         features, *_handles(state[:6]), tf.cast(k, tf.int64), num_probes=num_probes
@@ -66,20 +48,8 @@ def inverted_file_fit(
 ) -> tf.Operation | None:
     """Fits new lists in place: k-means on a sample of the classes, then one pass over all.
 
-    Args:
-        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
-        bias: float32 variable `[num_classes]`, or None.
-        state: The seven variables. The random numbers of k-means depend only on the step in the
-            schedule, so all replicas get the same lists.
-        unit_length: Whether to scale rows to length 1 before they are assigned to lists and
-            stored. A row shorter than 1e-6 is multiplied by 1e6.
-
-    Returns:
-        The operation (None when executing eagerly).
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the shape of a variable does not match, or the
-            schedule is invalid.
+    The embeddings may be bfloat16 on a CPU. Returns the operation (None when executing
+    eagerly).
     """
     return gen_ops.largeout_inverted_file_fit(
         handle_of(embeddings), optional_handle(bias), *_handles(state), unit_length=unit_length
@@ -94,13 +64,7 @@ def inverted_file_upkeep(
     rows_a_step: int,
     unit_length: bool = False,
 ) -> tf.Operation | None:
-    """Maintains the lists during one training step, in place.
-
-    Fits the lists if there are none. After that, every `interval` steps, it reassigns the next
-    `interval * rows_a_step` classes to their nearest lists. After one pass over all classes it
-    also fits new lists whenever nine in ten of the reassigned classes change their list. The
-    other arguments, the result and the errors are those of `inverted_file_fit`.
-    """
+    """Maintains the lists during one training step, in place. Fits them if there are none."""
     return gen_ops.largeout_inverted_file_upkeep(
         handle_of(embeddings),
         optional_handle(bias),

@@ -39,13 +39,6 @@ def row_dots_and_rows(
     As this is one op, each variable gets one `IndexedSlices` gradient. The gradients of two ops
     would be concatenated.
 
-    Args:
-        features: `[batch, dim]` of any float type; the sums are float32.
-        embeddings: float32 or bfloat16 variable `[N, dim]`, or its handle.
-        bias: float32 variable `[N]`, its handle, or None.
-        ids: int64 `[batch, num_ids]` in `[-1, N)`; -1 is padding.
-        shared_ids: int64 `[num_shared]` in `[0, N)`.
-
     Returns:
         `(logits, shared_rows, shared_biases)`: float32 `[batch, num_ids]`, the lowest float32
         with a gradient of 0 for padding; float32 `[num_shared, dim]`; and float32

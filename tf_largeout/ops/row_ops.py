@@ -1,19 +1,8 @@
 """Optimizer updates of only the rows that have a gradient, and merging of gradient rows.
 
-`values` float32 `[n, ...]` are gradient rows, and `ids` int32 or int64 `[n]` are the rows of
-the variable that they belong to. Ids may repeat: gradient rows with the same id are summed
-first, in input order in groups of 64, and then the sums of the groups. So the result does not
-depend on the number of threads or the device.
-
-Variables are updated in place, in time independent of their number of rows. An id out of range
-raises an `InvalidArgumentError` and changes no variable. On a GPU, where a check would have to
-wait for the device, its gradient row is skipped instead.
-
-The optimizer updates also take a variable in bfloat16, on a CPU, if they are given `rounding`,
-int64 `[2]`: a seed and the number of the step. A row is widened to float32, updated, and
-rounded at random to one of its two neighbours in bfloat16, so that its expected value is the
-exact one. The random bits depend only on the seed, the step, the row and the column. The slots
-are float32.
+Gradient rows with the same id are summed first, in input order in groups of 64, and then the
+sums of the groups. So the result does not depend on the number of threads or the device.
+Variables are updated in place, in time independent of their number of rows.
 """
 
 import tensorflow as tf
@@ -40,27 +29,10 @@ def row_adam(
 ) -> tf.Operation | None:
     """Applies Adam to the rows in `ids` (Kingma & Ba 2014, the form before section 2.1).
 
-    With g the summed gradient of a row:
-    `w -= weight_decay w; m += (g - m)(1 - beta_1); v += (g^2 - v)(1 - beta_2);
-    w -= step_size m / (sqrt(v) + epsilon)`.
-
-    Args:
-        variable: w, float32 `[num_rows, ...]`, a `tf.Variable` or `keras.Variable`.
-        momentum: m, like `variable`; or None to use g instead of m, as with `beta_1=0`.
-        velocity: v, like `variable`.
-        values: Gradient rows, float32 `[n, ...]`.
-        ids: Row of each gradient row, int32 or int64 `[n]`.
-        step_size: Learning rate times the bias correction
-            `sqrt(1 - beta_2^step) / (1 - beta_1^step)`.
-        beta_1: Decay of the first moment.
-        beta_2: Decay of the second moment.
-        epsilon: Added to the square root of v.
-        weight_decay: Fraction of w that is subtracted from each updated row (decoupled).
-        last_step: int64 variable `[num_rows]` with the number of the last step that updated
-            each row (0 if none), or None. If passed, m and v of a row are first multiplied by
-            beta^gap, where gap is the number of steps that have skipped the row.
-        step: Number of this step, from 1. Only used with `last_step`.
-        rounding: int64 `[2]`, seed and step, for a variable in bfloat16; None for float32.
+    `step_size` is the learning rate times the bias correction
+    `sqrt(1 - beta_2^step) / (1 - beta_1^step)`. A `momentum` of None uses the gradient instead,
+    as with `beta_1=0`. `last_step` and `step` are only for decay by skipped steps. `rounding`,
+    int64 `[2]`, is for a variable in bfloat16: a seed and the number of the step.
 
     Returns:
         The operation (None when executing eagerly).
@@ -92,13 +64,7 @@ def row_adagrad(
     weight_decay: Scalar = 0.0,
     rounding: tf.Tensor | None = None,
 ) -> tf.Operation | None:
-    """Applies Adagrad (Duchi et al. 2011) to the rows in `ids`.
-
-    With g the summed gradient of a row: `w -= weight_decay w; a += g^2;
-    w -= learning_rate g / sqrt(a + epsilon)`.
-
-    `accumulator` is a, like `variable`. The other arguments are those of `row_adam`.
-    """
+    """Applies Adagrad (Duchi et al. 2011) to the rows in `ids`; see `row_adam`."""
     slots = handle_of(variable), handle_of(accumulator)
     rates = learning_rate, epsilon, weight_decay
     roundings = [] if rounding is None else [rounding]
@@ -115,13 +81,7 @@ def row_rowwise_adagrad(
     weight_decay: Scalar = 0.0,
     rounding: tf.Tensor | None = None,
 ) -> tf.Operation | None:
-    """Applies Adagrad with one accumulator per row (Mudigere et al. 2021) to the rows in `ids`.
-
-    With g the summed gradient of a row: `w -= weight_decay w; a += mean(g^2);
-    w -= learning_rate g / sqrt(a + epsilon)`.
-
-    `accumulator` is a, float32 `[num_rows]`. The other arguments are those of `row_adam`.
-    """
+    """Applies Adagrad with one accumulator per row (Mudigere et al. 2021); see `row_adam`."""
     slots = handle_of(variable), handle_of(accumulator)
     rates = learning_rate, epsilon, weight_decay
     roundings = [] if rounding is None else [rounding]
@@ -139,14 +99,7 @@ def row_momentum(
     weight_decay: Scalar = 0.0,
     rounding: tf.Tensor | None = None,
 ) -> tf.Operation | None:
-    """Applies gradient descent with momentum (Sutskever et al. 2013) to the rows in `ids`.
-
-    With g the summed gradient of a row: `w -= weight_decay w; m = decay m -
-    learning_rate g; w += m`, or with `nesterov` `w += decay m - learning_rate g`.
-
-    `momentum` is m, like `variable`; or None for `w -= learning_rate g`. `decay` is that of m
-    per step. The other arguments are those of `row_adam`.
-    """
+    """Applies gradient descent with momentum (Sutskever et al. 2013), or without for None."""
     slots = handle_of(variable), optional_handle(momentum)
     rates = learning_rate, decay, weight_decay
     roundings = [] if rounding is None else [rounding]

@@ -15,23 +15,7 @@ from tf_largeout.ops.library import gen_ops
 def uniform_sample(
     true_classes: tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int, unique: bool
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Draws classes with equal probabilities: expected counts `num_sampled / num_classes`.
-
-    Args:
-        true_classes: int64, any shape: labels in `[0, num_classes)`, or -1 for padding.
-        seed: int64 `[2]`.
-        num_classes: Number of classes.
-        num_sampled: Number of draws; with `unique`, at most `num_classes`.
-        unique: Whether the drawn classes are distinct. Otherwise the draws are independent.
-
-    Returns:
-        int64 `[num_sampled]`; float32 of the shape of `true_classes`, 1 for padding; and
-        float32 `[num_sampled]`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a label is out of range, or `unique` is set and
-            `num_sampled` exceeds `num_classes`.
-    """
+    """Draws classes with equal probabilities: expected counts `num_sampled / num_classes`."""
     return gen_ops.largeout_uniform_sample(
         true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique
     )
@@ -44,8 +28,6 @@ def log_uniform_sample(
 
     The expected count of class c is `num_sampled q_c`, or with `unique` `min(1, tau q_c)`,
     where tau is such that the expected counts sum to `num_sampled`.
-
-    The arguments, the result and the errors are those of `uniform_sample`.
     """
     return gen_ops.largeout_log_uniform_sample(
         true_classes, seed, num_classes=num_classes, num_sampled=num_sampled, unique=unique
@@ -67,10 +49,7 @@ def own_uniform_draws(
 def own_log_uniform_draws(
     batch: int | tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int
 ) -> tf.Tensor:
-    """Draws from the distribution of `log_uniform_sample` for each example, with replacement.
-
-    The arguments and the result are those of `own_uniform_draws`.
-    """
+    """Draws from the distribution of `log_uniform_sample`, as `own_uniform_draws` does."""
     shape = [batch, num_sampled]
     uniform = tf.random.stateless_uniform(shape, seed, dtype=tf.float64, alg="philox")
     # x = (num_classes + 1)^uniform is in [c + 1, c + 2) with the probability of class c.
