@@ -48,8 +48,7 @@ def encode(names: Iterable[str], max_features: int = MAX_FEATURES) -> np.ndarray
     Args:
         names: List of strings.
         max_features: Width of the result. If a name has more n-grams, the longest ones at the
-            end of the name are dropped. Defaults to `MAX_FEATURES`, as in the dataset, which is
-            enough for all n-grams of most names.
+            end of the name are dropped. Defaults to `MAX_FEATURES`, as in the dataset.
 
     Returns:
         int32 `[len(names), max_features]`, padded with 0.

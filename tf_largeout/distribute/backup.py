@@ -33,8 +33,7 @@ class Backup(keras.callbacks.Callback):
 
     The resumed run is bit-identical to an uninterrupted run if the data of an epoch depend only
     on the number of the epoch. With a stream of data, skip the batches of completed epochs. The
-    state of other callbacks is not saved. (`keras.callbacks.BackupAndRestore` works too. It
-    sends all weights to the trainer, which writes one file.)
+    state of other callbacks is not saved.
 
     Args:
         model: The model to save; built and compiled.

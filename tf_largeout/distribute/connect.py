@@ -38,9 +38,8 @@ def connect(
         addresses: `"host:port"` of each server, as `python -m tf_largeout.distribute.server`
             prints it after `ready`. When you resume from a checkpoint, use the same order as
             before if possible: it is faster.
-        host: Name or address at which the servers reach this process, to fetch tensors from a
-            free port. None, the default, uses the address from which this process reaches the
-            first server.
+        host: Name or address at which the servers reach this process. None, the default, uses
+            the address from which this process reaches the first server.
         timeout_s: How long to wait for each server, in seconds. Servers may still be starting.
         trainers: Addresses of more servers. They store no shards; they run the training steps
             of `tf_largeout.distribute.fit`.
@@ -72,11 +71,11 @@ def connect(
     else:
         spec = tf.train.ClusterSpec({cluster.JOB: addresses, _OWN_JOB: [own_address]})
         tf.config.experimental_connect_to_cluster(spec, job_name=_OWN_JOB, protocol="grpc")
-    devices = [cluster.device(number) for number in range(len(addresses))]
-    devices += [cluster.device(at, cluster.TRAINER_JOB) for at in range(len(trainers))]
-    for device, address in zip(devices, everyone, strict=True):
-        path = _claim_path(device, address, everyone)
-        peers.claim(path, device, address, own_address)
+    for job, some in ((cluster.JOB, addresses), (cluster.TRAINER_JOB, trainers)):
+        for number, address in enumerate(some):
+            device = cluster.device(number, job)
+            path = _claim_path(device, address, everyone)
+            peers.claim(path, device, address, own_address)
     cluster.addresses[:], cluster.trainers[:] = addresses, trainers
     peers.watch(addresses, trainers)
 

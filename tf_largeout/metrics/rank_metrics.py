@@ -59,13 +59,13 @@ class AtK(TaggedMetric):
 
 
 class RankedLabels(NamedTuple):
-    """The labels of `B` examples and their ranks.
+    """The labels of `B` examples and their ranks, `[B, L]`.
 
     Attributes:
-        labels: int64 `[B, L]`, padded with -1.
-        valid: bool `[B, L]`, False at padding and at repeats of a label.
-        ranks: int64 `[B, L]`, 0 for the best class.
-        hits: bool `[B, L]`, the valid labels among the k best classes.
+        labels: int64, padded with -1.
+        valid: bool, False at padding and at repeats of a label.
+        ranks: int64, 0 for the best class.
+        hits: bool, the valid labels among the k best classes.
         k: The number of best classes; the number of all classes if the metric has no `k`.
     """
 

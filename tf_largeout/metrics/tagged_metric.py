@@ -23,20 +23,8 @@ class TaggedMetric(keras.metrics.Metric):
     do no work that grows with the number of classes; each metric documents its value in
     training.
 
-    An example whose labels are all -1 has weight 0. Repeated labels of an example count once.
-
-    Call arguments:
-        y_true: Integer class ids, as for the losses: `[batch]` or, padded with -1 or
-            ragged, `[batch, max_labels]`; with the other leading dimensions of the features
-            in between. `with_exclude` adds classes that must not be ranked. Of sparse targets,
-            the classes with a value above 0 are the labels.
-        y_pred: The direct output of an output layer of this library.
-        sample_weight: Optional weights, aligned with the leading dimensions: for sequences
-            `[batch, time, dim]` they are `[batch]` or `[batch, time]`.
-
-    Raises:
-        ValueError: If `y_pred` is not the direct output of such a layer, the labels are not
-            integers, or the shapes of labels or weights do not match the features.
+    Call arguments and errors are those of `PrecisionAtK`. Of sparse targets, the classes with a
+    value above 0 are the labels.
     """
 
     _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
@@ -77,17 +65,13 @@ class TaggedMetric(keras.metrics.Metric):
         self.add_examples(step, step.distinct_labels, weights)
 
     def skip_step(self, step: Step) -> None:
-        """Must be called in a step that cannot compute the metric.
-
-        If a callback of `fit` monitors the metric, this logs once that the value is NaN.
-        """
+        """Must be called in a step that cannot compute the metric; warns of monitors of it."""
         if step.training:
             self._is_unknown_in_training = True
             self._warn_of_monitors()
 
     def reset_state(self) -> None:
-        # `fit` calls it before each epoch. A later `fit` may have other callbacks than the one
-        # that traced the step.
+        # A later `fit` may have other callbacks than the one that traced the step.
         if self._is_unknown_in_training:
             self._warn_of_monitors()
         super().reset_state()

@@ -38,9 +38,9 @@ class HeldOut:
     def seen(self) -> np.ndarray:
         """int32 `[num_users, n + 1]`: all items before the target, padded with 0.
 
-        Each row contains 0, so `exclude=seen` also excludes the padding. The array is computed
-        at the first use. It takes `4 * num_users * n` bytes, where n is the length of the
-        longest history. Pass `num_evaluated` to `leave_one_out` if this is too much.
+        Each row contains 0, so `exclude=seen` also excludes the padding. The array takes
+        `4 * num_users * n` bytes, where n is the length of the longest history. Pass
+        `num_evaluated` to `leave_one_out` if this is too much.
         """
         return self._before.padded(1 + int(self._before.lengths.max()), 0)
 
@@ -128,8 +128,7 @@ class LeaveOneOut:
         Pass `shuffle=False` to `fit`, or Keras warns that it does not shuffle a dataset.
 
         All batches have about the same number of items, so batches of short inputs have more
-        inputs. With equal numbers of inputs, the items of short inputs would count more in the
-        gradient, because losses divide by the number of items in the batch.
+        inputs: losses divide by the number of items in the batch.
 
         Args:
             batch_size: Inputs per batch, on average.
