@@ -329,9 +329,9 @@ class Table(RowTable):
     def _rows_of_ops(self) -> VariableOrHandle:
         """Returns the embeddings as an argument of `row_dot_ops`."""
         embeddings = self.variables()[0]
-        if not class_rows.is_shared(self.embeddings):
-            return embeddings
-        return _with_bfloat16_gradient(embeddings)
+        if self.is_rounded and class_rows.is_shared(self.embeddings):
+            return _with_bfloat16_gradient(embeddings)
+        return embeddings
 
     def _all_stored_rows(self) -> tf.Tensor:
         """Returns all rows of the variable, float32 `[n, dim]`."""

@@ -42,12 +42,8 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
         initial_accumulator_value: initial value of a. Defaults to 0.1 as in Keras; use 0 for
             class rows.
         epsilon: added to a under the root. Defaults to 1e-7.
-        weight_decay: None, or decoupled weight decay: a row with a gradient is first multiplied
-            by `1 - learning_rate * weight_decay`.
-        name: name of the optimizer.
-        **kwargs: Arguments of `keras.optimizers.Optimizer`: `clipnorm`, `clipvalue`,
-            `global_clipnorm`, `loss_scale_factor` and others. Norms are computed after the
-            gradients of repeated rows are summed.
+
+    The other arguments are those of `LazyAdam`.
 
     Raises:
         ValueError: see `LazyAdam`.
@@ -111,12 +107,8 @@ class RowwiseAdagrad(LazyAdagrad):
             `LazyAdam`; usual values are 0.01 to 1.
         initial_accumulator_value: initial value of a. Defaults to 0.
         epsilon: added to a under the root. Defaults to 1e-7.
-        weight_decay: None, or decoupled weight decay: a row with a gradient is first multiplied
-            by `1 - learning_rate * weight_decay`.
-        name: name of the optimizer.
-        **kwargs: Arguments of `keras.optimizers.Optimizer`: `clipnorm`, `clipvalue`,
-            `global_clipnorm`, `loss_scale_factor` and others. Norms are computed after the
-            gradients of repeated rows are summed.
+
+    The other arguments are those of `LazyAdam`.
 
     Raises:
         ValueError: see `LazyAdam`.

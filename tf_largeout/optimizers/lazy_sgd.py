@@ -50,12 +50,8 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
         learning_rate: float, schedule or callable. Defaults to 0.01.
         momentum: float in [0, 1]. Defaults to 0: no slot, plain gradient descent.
         nesterov: whether to use Nesterov momentum. Defaults to False.
-        weight_decay: None, or decoupled weight decay: a row with a gradient is first multiplied
-            by `1 - learning_rate * weight_decay`.
-        name: name of the optimizer.
-        **kwargs: Arguments of `keras.optimizers.Optimizer`: `clipnorm`, `clipvalue`,
-            `global_clipnorm`, `loss_scale_factor` and others. Norms are computed after the
-            gradients of repeated rows are summed.
+
+    The other arguments are those of `LazyAdam`.
 
     Raises:
         ValueError: see `LazyAdam`.

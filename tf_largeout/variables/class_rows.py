@@ -123,12 +123,7 @@ def map_by_shard(
 def split(
     shards: Sequence[RowShard], ids: tf.Tensor
 ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-    """Splits `ids` by shard.
-
-    Returns:
-        For each shard the positions in `ids` of its rows, int64 `[m]`, and these rows, as rows
-        of the shard.
-    """
+    """Returns for each shard the positions of its rows in `ids`, and these rows, as its own."""
     firsts = [shard.first for shard in shards]
     ends = tf.constant(firsts[1:], tf.int64)
     owner = tf.searchsorted(ends, ids, side="right")
@@ -177,11 +172,7 @@ class ShardedTable:
             yield shard, slice(begin, end)
 
     def assign(self, values: Any) -> None:
-        """Sets all rows, one variable at a time.
-
-        Args:
-            values: Array `[n, ...]`, which may be in a file.
-        """
+        """Sets all rows to an array `[n, ...]`, also in a file, one variable at a time."""
         for shard, rows in self.spans():
             shard.assign(values[rows])
 
@@ -193,11 +184,7 @@ class ShardedTable:
         return values
 
     def rows(self, ids: np.ndarray) -> tf.Tensor:
-        """Returns some rows, `[n, ...]`, gathered on the devices of the shards.
-
-        Args:
-            ids: int64 `[n]`, at least one, below the number of rows.
-        """
+        """Returns the rows `ids`, int64 `[n]`, n > 0, gathered on the devices of the shards."""
         shard_numbers = np.searchsorted(self._ends, ids, side="right")
         positions, parts = [], []
         for number, (shard, span) in enumerate(self.spans()):
@@ -273,15 +260,10 @@ def mark_slot(slot: keras.Variable, variable: Any) -> None:
 
 
 def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | ShardedTable]:
-    """Joins the shards among variables of a layer or an optimizer to tables.
+    """Returns all variables of a layer or an optimizer, with shards joined to tables.
 
-    Args:
-        variables: All variables, in order.
-
-    Returns:
-        The same list, with a `ShardedTable` instead of the shards of each table, and a
-        `ShardedTable` instead of their slots of each kind. It is at the position of the first
-        shard.
+    A `ShardedTable` is instead of the shards of each table, and one instead of their slots of
+    each kind. It is at the position of the first shard.
     """
     variables = list(variables)
     slots: dict[int, list[keras.Variable]] = {}
@@ -345,12 +327,9 @@ def add_shards(
         layer: A layer with `num_shards` and `add_class_weight`.
         name: Name of the table. The name of each weight ends with the number of its shard.
         shape: Shape of the table.
-        initializer: Initializer of all rows, which a `PartInitializer` must support.
+        initializer: Initializer of all rows. A ValueError is raised if it has no parts.
         argument: Name of the layer's argument with the initializer, for messages.
         rows_dtype: That of `add_class_weight`.
-
-    Raises:
-        ValueError: If the initializer cannot be evaluated per shard.
     """
     shards = []
     for number, (first, end) in enumerate(bounds(shape[0], layer.num_shards)):
@@ -380,11 +359,7 @@ def _device_scope(shard: int) -> contextlib.AbstractContextManager[None]:
 
 
 class RoundedInitializer:
-    """An initializer that rounds the float32 values of another one to the nearest bfloat16.
-
-    Args:
-        initializer: The other initializer.
-    """
+    """An initializer that rounds the float32 values of another one to the nearest bfloat16."""
 
     def __init__(self, initializer: Initializer) -> None:
         self._initializer = initializer
@@ -399,13 +374,7 @@ def add_rows(
     """Adds a bfloat16 weight to a layer, with the rounded values of a float32 weight.
 
     If the initializer can be evaluated in parts, no float32 tensor has all rows. This is not
-    possible in a function, and under a strategy.
-
-    Args:
-        layer: A layer with `add_class_weight`.
-        name: Name of the weight.
-        shape: Shape of the weight.
-        initializer: Initializer of the weight.
+    possible in a function, and under a strategy. `layer` has the method `add_class_weight`.
     """
     in_float32: Initializer = keras.initializers.get(initializer)
     in_blocks = (
@@ -421,9 +390,7 @@ def add_rows(
 def mark(weight: keras.Variable, is_shared: bool = False) -> keras.Variable:
     """Marks a bfloat16 variable as class rows that are rounded at random, and returns it.
 
-    Args:
-        weight: The variable.
-        is_shared: Whether it is the table of another layer.
+    `is_shared`: Whether it is the table of another layer.
     """
     setattr(weight, _ROUNDED, "shared" if is_shared else "own")
     return weight

@@ -124,12 +124,9 @@ def observe(variable: keras.Variable, method: Callable[[tf.Tensor, tf.Tensor], N
 def notify_observers(
     variable: keras.Variable, local: tf.Variable, ids: tf.Tensor | None = None
 ) -> Iterator[None]:
-    """Context around an update of rows: notifies the observers of `variable`, if there are any.
+    """Context around an update of rows `ids`, or all: notifies the observers of `variable`.
 
-    Args:
-        variable: The observed variable.
-        local: The `tf.Variable` behind it that is updated.
-        ids: Integers `[n]`, the updated rows; None for all rows.
+    `local` is the `tf.Variable` behind it that is updated.
     """
     observers = []
     for one in getattr(variable, _ATTRIBUTE, []):

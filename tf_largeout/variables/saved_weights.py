@@ -52,16 +52,7 @@ class _Piece(NamedTuple):
 
 
 class _SavedTable:
-    """A table that a file has in pieces.
-
-    Args:
-        store: The file, as Keras reads it.
-        pieces: The pieces, in order.
-
-    Attributes:
-        shape: Shape of the table; it fits no weight if pieces are missing.
-        dtype: Dtype of the table in the file.
-    """
+    """A table that a file has in pieces. Its shape fits no weight if pieces are missing."""
 
     def __init__(self, store: Mapping[str, Any], pieces: list[_Piece]) -> None:
         self._store, self._pieces = store, pieces
@@ -234,14 +225,9 @@ AWAITED = "_largeout_awaited"
 
 
 def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the children of an object with tables in place of their shards.
+    """Returns the children of a layer or an optimizer with tables in place of their shards.
 
-    Args:
-        owner: A layer or an optimizer.
-        found: Its children by name, the result of `_trackable_children`.
-
-    Returns:
-        Children by name, none of which is a shard or a list that contains one.
+    `found` is the result of `_trackable_children`. No child is a shard or a list with one.
     """
     changed: dict[str, Any] = {}
     awaited = getattr(owner, AWAITED, {})
@@ -264,11 +250,7 @@ def placeholder(owner: Any, name: str, child: Any) -> Any:
     Before an optimizer has its slots, it is not known which slots are shards of one table in
     the checkpoint. So the placeholder takes their place. When the slots exist, `restore_slots`
     adds them to the placeholder, and TensorFlow's deferred restoration sets their values.
-
-    Args:
-        owner: The optimizer.
-        name: Name of its child in the checkpoint.
-        child: The child; None if `owner` has no child of that name yet.
+    `child` is None if the optimizer has no child of that name yet.
     """
     if not (child is None or isinstance(child, (list, tuple))):
         return child
@@ -300,11 +282,6 @@ def require_dtype(weights: Iterable[keras.Variable], path: str, owner: str) -> N
 
     The rows are found by their name and shape. Several tables of this shape, of which one has
     the dtype of the layer, raise no error here.
-
-    Args:
-        weights: The weights of the layer.
-        path: Path of the checkpoint.
-        owner: Name of the layer, for the message.
     """
     for table in class_rows.join_shards(weights):
         if table.name != "embeddings":
