@@ -183,15 +183,7 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         return checks.finite(weights, message)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        """Passes the losses on to Keras, which applies weights and the reduction.
-
-        Args:
-            y_true: Not used.
-            y_pred: Float `[batch, ...]`, the loss of each example, computed by `__call__`.
-
-        Returns:
-            `y_pred`.
-        """
+        """Returns the losses `y_pred`, from `__call__`; Keras applies weights and reduction."""
         return y_pred
 
     def get_config(self) -> Config:
@@ -237,7 +229,7 @@ def _snake_case(name: str) -> str:
 def softmax_cross_entropy(
     log_partition: tf.Tensor, true_logits: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Returns the cross entropy of a softmax; each label has the target `1 / #labels`.
+    """Returns the cross entropy of a softmax, `[B]`; each label has the target `1 / #labels`.
 
     `log_partition - sum(true_logits) / #labels`, where `log_partition` is the log of the sum
     of `exp(logit)` over all classes. 0 for an example without labels.
@@ -246,9 +238,6 @@ def softmax_cross_entropy(
         log_partition: Float `[B]`.
         true_logits: Float `[B, L]`.
         has_label: Bool `[B, L]`, False at padding.
-
-    Returns:
-        `[B]`.
     """
     weights = target_weights(has_label, true_logits.dtype)
     target = tf.reduce_sum(tf.where(has_label, weights * true_logits, 0), axis=-1)
@@ -269,14 +258,15 @@ class CrossEntropy:
         W (log Z + p (log Z)^2) - (1 - e) sum_y w_y t_y o_y - u mean_c o_c
 
     where Z is the sum of `exp(o_c)` over all classes c, y runs over the labels, `t_y` are their
-    targets and `w_y` their class weights. e is `label_smoothing` and p is
-    `log_partition_penalty`. The targets are `1 / #labels`, or soft targets with a sum T <= 1.
-    The rest, `1 - T`, is spread uniformly over all classes, as for a teacher of which only the
-    best k probabilities are known. So `u = e sum_y w_y t_y + 1 - T`, and
+    targets and `w_y` their class weights. e is `label_smoothing`, in [0, 1), and p is
+    `log_partition_penalty`, at least 0. The targets are `1 / #labels`, or soft targets with a
+    sum T <= 1. The rest, `1 - T`, is spread uniformly over all classes, as for a teacher of
+    which only the best k probabilities are known. So `u = e sum_y w_y t_y + 1 - T`, and
     `W = sum_y w_y t_y + 1 - T`.
 
-    A class weight multiplies the whole term of a label, including its smoothed part. Weights of
-    classes that are not labels of the example have no effect.
+    A class weight multiplies the whole term of a label, including its smoothed part. Weights
+    are float `[num_classes]`, at least 0 and not all 0. They are not normalized: the mean over
+    a batch divides by the number of examples. Weights of other classes have no effect.
 
     With one label per example, label smoothing equals that of
     `keras.losses.CategoricalCrossentropy`, and class weights equal `class_weight` in `fit`. The
@@ -291,12 +281,6 @@ class CrossEntropy:
 
     Its penalty uses the estimated log Z, so it is biased. `evaluate` reports the loss with
     exact values of both.
-
-    Args:
-        label_smoothing: e, in [0, 1).
-        log_partition_penalty: p, at least 0.
-        class_weights: Float `[num_classes]`, at least 0 and not all 0; None for 1. They are not
-            normalized: the mean over a batch divides by the number of examples.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -322,10 +306,6 @@ class CrossEntropy:
     def weights_of(self, labels: tf.Tensor, num_classes: int) -> tf.Tensor | None:
         """Returns the class weights of labels, float32 `[B, L]`, 0 at padding; None if all 1.
 
-        Args:
-            labels: int64 `[B, L]`, padded with -1.
-            num_classes: Number of classes.
-
         Raises:
             ValueError: If the number of weights is not the number of classes.
         """
@@ -344,10 +324,7 @@ class CrossEntropy:
     ) -> tf.Tensor:
         """Returns the loss of each example, `[B]`, by one pass over all classes.
 
-        Args:
-            step: The step of `B` examples.
-            compute_dtype: Dtype of the products, "float32" or "bfloat16".
-            ranking: "logit", or "absolute" for a softmax of `|logit|`.
+        The arguments are those of `Step.statistics`.
         """
         found, labels = step.statistics(compute_dtype, ranking), step.labels
         return self.of_scores(
@@ -368,11 +345,8 @@ class CrossEntropy:
     ) -> tf.Tensor:
         """Returns the loss of each example, `[B]`, estimated from scored candidates.
 
-        Args:
-            candidates: The scored labels and sampled classes of `B` examples.
-            log_partition: Float `[B]`, the estimated log Z.
-            true_logits: Float `[B, L]`, logits of the labels in this softmax.
-            function: Function that maps a logit to its value in this softmax.
+        `log_partition`, `[B]`, is the estimated log Z, `true_logits`, `[B, L]`, are the logits
+        of the labels in this softmax, and `function` maps any logit to its value in it.
         """
         return self.of_scores(
             log_partition,
@@ -399,7 +373,7 @@ class CrossEntropy:
             true_logits: Float `[B, L]`, logits of the labels.
             labels: int64 `[B, L]`, padded with -1.
             num_classes: Number of classes.
-            mean_logits: Function that returns the mean logit of all classes, `[B]`.
+            mean_logits: Returns the mean logit of all classes, `[B]`.
             soft_targets: Float `[B, L]`, the probabilities of the labels; None for equal ones.
         """
         has_label, class_weights = labels >= 0, self.weights_of(labels, num_classes)
@@ -479,14 +453,9 @@ class SampledLoss(TaggedLoss[SampledStep]):
     Args:
         remove_accidental_hits: Whether a drawn class that is a label of the example has no
             effect on that example. Default True: a label must not be its own negative.
-        compute_dtype: "float32" or "bfloat16". With "bfloat16", the products with the classes
-            that all examples share are computed from rounded numbers: features, embeddings of
-            these classes and gradients of their logits are rounded to bfloat16. Sums,
-            variables, gradients, and the logits of labels and of the hard classes of each
-            example stay float32. The relative error of a product is at most about 2^-8.
-            Processors with AMX multiply bfloat16 numbers several times as fast as float32
-            numbers. On other processors, the rounding is the same, but the products take longer
-            than in float32. `evaluate` always uses float32. GPUs do not support "bfloat16".
+        compute_dtype: "float32" or "bfloat16", see `SoftmaxLoss`. "bfloat16" rounds features,
+            embeddings of the classes that all examples share, and the gradients of their
+            logits. The logits of labels and of the hard classes of each example stay float32.
 
     The other arguments are those of `TaggedLoss`.
 
@@ -502,12 +471,14 @@ class SampledLoss(TaggedLoss[SampledStep]):
     Attributes:
         counts_taken: Kinds of expected counts that the loss accepts; see `Sampler.counts_are`.
         what_to_take: A sentence for the error message: which samplers to use instead.
+        cross_entropy: The `CrossEntropy` that `exact_losses` reports.
     """
 
     step_class = SampledStep
     samples = changes_some_rows = True
     counts_taken: tuple[str, ...] = COUNTS
     what_to_take = ""
+    cross_entropy = CrossEntropy()
 
     def __init__(
         self,
@@ -532,13 +503,9 @@ class SampledLoss(TaggedLoss[SampledStep]):
         raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
 
     def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:
-        """Returns classes to score for every example in addition; None, the default, for none.
+        """Returns distinct classes, int64 `[n]`, to score for every example in addition.
 
-        Args:
-            labels: int64 `[B, L]`, padded with -1.
-
-        Returns:
-            int64 `[n]`, distinct, or None.
+        The labels are int64 `[B, L]`, padded with -1. The default is None, for no classes.
         """
         return None
 
@@ -574,15 +541,11 @@ class SampledLoss(TaggedLoss[SampledStep]):
         return step.candidates(self.remove_accidental_hits, explicit, self.compute_dtype)
 
     def exact_losses(self, step: SampledStep) -> tf.Tensor:
-        """Returns what `evaluate` reports: by default the exact softmax loss.
+        """Returns what `evaluate` reports, `[B]`: by default the exact softmax loss.
 
-        Args:
-            step: The step of `B` examples, which does not train.
-
-        Returns:
-            float32 `[B]`, 0 for an example without labels.
+        It is 0 for an example without labels.
         """
-        return CrossEntropy().exact(step)
+        return self.cross_entropy.exact(step)
 
     def _warn_of_unknown_training(self, step: SampledStep) -> None:
         if step.training is None:

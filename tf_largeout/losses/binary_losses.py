@@ -16,7 +16,7 @@ from tf_largeout.types import Config
 def nce_loss(
     true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Returns the logistic loss that separates labels from sampled classes.
+    """Returns the logistic loss that separates labels from sampled classes, `[B]`.
 
     It is `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)` with `t = 1 / #labels`. For one
     label, this is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`, minus the objective of Gutmann
@@ -26,9 +26,6 @@ def nce_loss(
         true_logits: Float `[B, L]`, corrected.
         sampled_logits: Float `[B, num_sampled]`, corrected.
         has_label: Bool `[B, L]`, False at padding.
-
-    Returns:
-        `[B]`.
     """
     true_logits = tf.where(has_label, true_logits, 0)
     weights = target_weights(has_label, true_logits.dtype)
@@ -72,7 +69,7 @@ def negative_sampling_loss(
     negative_reduction: str = "sum",
     positive_weight: float | tf.Tensor = 1.0,
 ) -> tf.Tensor:
-    """Returns `-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`.
+    """Returns `-mean_y log sigmoid(o_y) - reduce_s log sigmoid(-o_s)`, `[B]`.
 
     With "sum" and one label, this is equation 4 of Mikolov et al. 2013, "Distributed
     representations of words and phrases". The mean is equation 45 of Barber & Botev 2016.
@@ -83,9 +80,6 @@ def negative_sampling_loss(
         has_label: Bool `[B, L]`, False at padding.
         negative_reduction: "sum", or "mean" over the negatives that are not accidental hits.
         positive_weight: Factor of the term of the labels.
-
-    Returns:
-        `[B]`.
     """
     # -log sigmoid(x) = softplus(-x), which is stable for any x.
     weights = target_weights(has_label, true_logits.dtype)

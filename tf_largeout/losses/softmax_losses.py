@@ -46,14 +46,17 @@ class SoftmaxLoss(TaggedLoss[Step]):
             products take longer than in float32. In training, metrics also use the rounded
             logits. `evaluate` always uses float32. GPUs do not support "bfloat16".
         label_smoothing: The share e of the target that is spread uniformly over all classes, in
-            [0, 1). See `CrossEntropy`.
-        log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`. See
-            `CrossEntropy`.
+            [0, 1).
+        log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`: the z-loss of
+            PaLM, which keeps log Z near 0.
         class_weights: One weight per class, `[num_classes]`. None, the default, is 1 for all.
             The weight of a label multiplies its whole term, including its smoothed part. The
             loss is `sum_y w_y t_y (log Z - (1 - e) o_y - e mean_c o_c)`, where y runs over the
             labels of an example, and `t_y = 1 / #labels`. Weights of classes that are not
             labels have no effect. (In PyTorch they do: `mean_c` is weighted there.)
+
+    Soft targets of an example may have a sum below 1. The rest is spread uniformly over all
+    classes, as for a teacher of which only the best k probabilities are known.
 
     The other arguments are those of `TaggedLoss`.
 
@@ -96,7 +99,7 @@ def softmax(step: Step, **options: Any) -> tf.Tensor:
 def sampled_softmax_loss(
     true_logits: tf.Tensor, sampled_log_partition: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Returns the softmax cross entropy over the labels and the sampled classes.
+    """Returns the softmax cross entropy over the labels and the sampled classes, `[B]`.
 
     This is the sampled softmax of Jean et al. 2015, section 3. Each label has the target
     probability `1 / #labels`, as in `tf.nn.sampled_softmax_loss`.
@@ -106,9 +109,6 @@ def sampled_softmax_loss(
         sampled_log_partition: Float `[B]`, logsumexp of the corrected logits of the sampled
             classes that are not labels of the example.
         has_label: Bool `[B, L]`, False at padding.
-
-    Returns:
-        `[B]`.
     """
     log_partition = with_labels(true_logits, sampled_log_partition, has_label)
     return softmax_cross_entropy(log_partition, true_logits, has_label)
@@ -117,10 +117,7 @@ def sampled_softmax_loss(
 def with_labels(
     true_logits: tf.Tensor, sampled_log_partition: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Returns `[B]`, the logsumexp over the labels and the sampled classes.
-
-    The arguments are those of `sampled_softmax_loss`.
-    """
+    """Returns `[B]`, the logsumexp over the labels and the sampled classes."""
     true_or_lowest = tf.where(has_label, true_logits, true_logits.dtype.min)
     parts = tf.concat([true_or_lowest, sampled_log_partition[:, tf.newaxis]], axis=-1)
     return tf.reduce_logsumexp(parts, axis=-1)
@@ -145,11 +142,7 @@ class SampledSoftmaxLoss(SampledLoss):
     Args:
         correct_positive: Whether to correct the label's logit by its expected count too, as
             `tf.nn.sampled_softmax_loss` does.
-        label_smoothing: The share of the target that is spread uniformly over all classes, in
-            [0, 1). See `SoftmaxLoss`.
-        log_partition_penalty: Factor, at least 0, of the added term `(log Z)^2`. See
-            `SoftmaxLoss`.
-        class_weights: One weight per class, `[num_classes]`; None for 1. See `SoftmaxLoss`.
+        label_smoothing, log_partition_penalty, class_weights: As in `SoftmaxLoss`.
 
     The other arguments are those of `SampledLoss`.
 
@@ -187,9 +180,6 @@ class SampledSoftmaxLoss(SampledLoss):
         )
         return self.cross_entropy.of_candidates(candidates, log_partition, true_logits)
 
-    def exact_losses(self, step: SampledStep) -> tf.Tensor:
-        return self.cross_entropy.exact(step)
-
     def get_config(self) -> Config:
         return {
             **super().get_config(),
@@ -210,18 +200,10 @@ def decoupled_softmax_loss(
     label_power: float = 0.5,
     label_weights: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Sums over labels the cross entropy of a softmax over that label and the sample.
+    """Sums over labels the cross entropy of a softmax over that label and the sample, `[B]`.
 
-    Args:
-        true_logits: Float `[B, L]`.
-        sampled_log_partition: Float `[B]`, logsumexp of the corrected logits of the sampled
-            classes that are not labels of the example.
-        has_label: Bool `[B, L]`, False at padding.
-        label_power: Each term has the weight `#labels^-label_power`.
-        label_weights: Float `[B, L]`, the factors of the terms; None for 1.
-
-    Returns:
-        `[B]`; 0 for an example without labels.
+    Each term has the weight `#labels^-label_power`, times its `label_weights`, float `[B, L]`,
+    or 1. The other arguments are those of `sampled_softmax_loss`.
     """
     true_logits = tf.where(has_label, true_logits, 0)
     # -log(e^o / (e^o + Z)) = softplus(log Z - o)
@@ -256,8 +238,7 @@ class DecoupledSoftmaxLoss(SampledLoss):
             same weight, as in `SampledSoftmaxLoss`. This favours recall. With 0, all labels
             have the same weight. This favours precision. The default, 0.5, is a compromise: an
             example with many labels has more weight, but less than in proportion to its labels.
-        class_weights: One weight per class, `[num_classes]`, that multiplies the term of each
-            label of this class; None for 1. See `SoftmaxLoss`.
+        class_weights: As in `SoftmaxLoss`; they multiply the terms of the labels.
 
     The other arguments are those of `SampledLoss`.
 
@@ -285,9 +266,6 @@ class DecoupledSoftmaxLoss(SampledLoss):
             self.cross_entropy.weights_of(candidates.labels, candidates.num_classes),
         )
 
-    def exact_losses(self, step: SampledStep) -> tf.Tensor:
-        return self.cross_entropy.exact(step)
-
     def get_config(self) -> Config:
         return {
             **super().get_config(),
@@ -308,12 +286,8 @@ def cosine_with_margins(
 
     Where `theta + angular_margin` exceeds pi, the first term is instead
     `cos(theta) - (1 - cos(angular_margin))`, see `MarginSoftmaxLoss`. The gradient is at most
-    about 1,000: `sin(theta)` counts as at least 0.001.
-
-    Args:
-        cosines: Float, of any shape. Rounding may take them slightly out of [-1, 1].
-        angular_margin: In radians, from 0 to pi / 2.
-        cosine_margin: Number.
+    about 1,000: `sin(theta)` counts as at least 0.001. Rounding may take cosines slightly out
+    of [-1, 1].
     """
     cosine, sine = math.cos(angular_margin), math.sin(angular_margin)
     squares = (1 - cosines) * (1 + cosines)
@@ -357,9 +331,7 @@ class MarginSoftmaxLoss(SampledLoss):
         angular_margin: The margin in radians, from 0 to pi / 2. The default, 0.5, is as in
             ArcFace.
         cosine_margin: The margin that is subtracted from the cosine, from 0 to 1.
-        label_smoothing: The share e of the target that is spread uniformly over all classes, in
-            [0, 1). The logits of labels have the margins here too. See `SoftmaxLoss`.
-        class_weights: One weight per class, `[num_classes]`; None for 1. See `SoftmaxLoss`.
+        label_smoothing, class_weights: As in `SoftmaxLoss`, for logits with the margins.
 
     The other arguments are those of `SampledLoss`, without `remove_accidental_hits`: a label is
     never a negative. An exact pass is in float32.
@@ -425,10 +397,6 @@ class MarginSoftmaxLoss(SampledLoss):
         return self.cross_entropy.of_scores(
             log_partition, true_logits, labels, step.num_classes, mean_logits
         )
-
-    def exact_losses(self, step: SampledStep) -> tf.Tensor:
-        """Returns the exact softmax loss, without margins."""
-        return self.cross_entropy.exact(step)
 
     def _with_margins(self, logits: tf.Tensor, step: SampledStep) -> tf.Tensor:
         scale = step.classes.form.scale_value()
