@@ -37,7 +37,11 @@ def passed(checks: Iterable[Any], tensor: tf.Tensor) -> tf.Tensor:
             mode, an assertion is None.
         tensor: Any tensor.
     """
-    with tf.control_dependencies([check for check in checks if check is not None]):
+    awaited = []
+    for check in checks:
+        if check is not None:
+            awaited.append(check)
+    with tf.control_dependencies(awaited):
         return tf.identity(tensor)
 
 

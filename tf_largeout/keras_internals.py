@@ -41,7 +41,7 @@ _AVERAGES = "_model_variables_moving_average"
 NO_TRACE = "{{node of tf_largeout}}"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)  # so that `tf.function` accepts it
 class RunningStep:
     """What of Keras calls a layer, a loss or a metric.
 

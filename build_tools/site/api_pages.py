@@ -24,7 +24,7 @@ _INTERFACES_TITLE = "Base classes and interfaces"
 _INTERNAL = (
     *("absolute", "add_slots", "add_variable_from_reference", "as_products", "as_read"),
     *("best_of", "capped", "changed_attributes", "dots_and_rows", "draw_after", "each_replica"),
-    *("exact_scores", "explicit_classes", "follow", "head_and_tail", "known_cross_entropies"),
+    *("exact_scores", "follow", "head_and_tail", "known_cross_entropies"),
     *("known_statistics", "learning_batch", "lists", "mean_logits"),
     *("next_seed", "of_pool", "on_rows_changed", "ranked_scores", "ranking_by", "release"),
     *("require_built", "require_free", "require_rows", "scale_value", "shards", "spheres"),

@@ -82,7 +82,7 @@ class LogitForm:
             scores = tf.abs(logits + shift) if shift else tf.abs(logits)
             lowest = logits.dtype.min
             logits = tf.where(logits > lowest, scores, lowest) if padded else scores
-        return self.capped(logits)
+        return logits if self.cap is None else self.capped(logits)
 
     def capped(self, scores: tf.Tensor) -> tf.Tensor:
         """Applies the cap, if there is one; the lowest float and -inf stay as they are."""
@@ -352,7 +352,8 @@ class Table(RowTable):
         """Returns all rows, `[n, dim]`."""
         if self.is_rounded:
             return self.as_read(self._all_stored_rows())
-        return self.as_read(tf.convert_to_tensor(self.embeddings.value))
+        rows = tf.convert_to_tensor(self.embeddings.value)
+        return self.as_read(rows) if self.unit_rows else rows
 
     def logits(self, queries: tf.Tensor) -> tf.Tensor:
         """Returns the logits of all classes, `[..., n]`, in the dtype of the queries."""
@@ -366,8 +367,11 @@ class Table(RowTable):
         """See `RowSource.dots_and_rows`."""
         if self.unit_rows:
             return self._unit_dots_and_rows(queries, ids, shared_ids)
+        embeddings, bias = self.variables()
+        if self.is_rounded:
+            embeddings = self._rows_of_ops()
         logits, rows, biases = row_dot_ops.row_dots_and_rows(
-            queries, self._rows_of_ops(), self.variables()[1], ids, shared_ids
+            queries, embeddings, bias, ids, shared_ids
         )
         return logits, rows, tf.zeros(tf.shape(shared_ids)) if biases is None else biases
 
@@ -510,7 +514,7 @@ class RowSource:
     def logits(self, queries: tf.Tensor) -> tf.Tensor:
         """See `ClassScorer.logits`."""
         if len(self._tables) == 1:
-            return self.shards()[0].logits(queries)
+            return self._tables[0].logits(queries)
         return joined(on_each(self.shards(), lambda table: table.logits(queries)), axis=-1)
 
     def dots_and_rows(

@@ -193,6 +193,7 @@ class ClassOutput(keras.layers.Layer):
         """
         if exclude is not None:
             exclude = excluded_ids(exclude, features, self.num_classes)
+        training = None if training is None else bool(training)
         tag = self.tag_class(self.head(), features, training, exclude)
         tag.owner = self
         return tag
@@ -254,12 +255,9 @@ class ClassOutput(keras.layers.Layer):
         # The dense reads are in a separate function. TensorFlow orders each read of a variable
         # before later updates of it. So in the outer function, the reads would run even if no
         # operation used the logits.
+        in_graph, logits = tf.inside_function(), self._logits
+        dense = tf.function(logits, autograph=False) if in_graph else logits
         running = keras_internals.running_step()
-
-        def logits(features: tf.Tensor) -> tf.Tensor:
-            return self._logits(features, running)
-
-        dense = tf.function(logits, autograph=False) if tf.inside_function() else logits
         if training is None:
             training = running.training
         if running.model is not None:
@@ -270,7 +268,7 @@ class ClassOutput(keras.layers.Layer):
             features = tf.cast(features, self.compute_dtype)
         if running.is_predict and not are_logits_left_out():
             self._count_predictions(features)
-        return self.make_tag(features, training, exclude).attach_to(dense(features))
+        return self.make_tag(features, training, exclude).attach_to(dense(features, running))
 
     def _logits(self, features: tf.Tensor, running: RunningStep) -> tf.Tensor:
         # TensorFlow does not remove the operations of an encoder that nothing reads, such as

@@ -18,7 +18,7 @@ from tf_largeout.keras_internals import (
     set_mask,
 )
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
-from tf_largeout.steps.labels import Labels, per_example
+from tf_largeout.steps.labels import per_example
 from tf_largeout.steps.output_tag import OutputTag, tag_of
 from tf_largeout.steps.step import Candidates, SampledStep, Step
 from tf_largeout.types import Config, DTypeLike, TensorLike
@@ -135,10 +135,6 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `of_step`.")
 
-    def labels(self, tag: OutputTag, y_true: TensorLike) -> Labels:
-        """Returns the `Labels` of `y_true`: by default those that all losses accept."""
-        return tag.labels(y_true)
-
     def __call__(
         self, y_true: TensorLike, y_pred: tf.Tensor, sample_weight: TensorLike | None = None
     ) -> tf.Tensor:
@@ -147,7 +143,7 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         if tag is not None:
             tag.loss = self
             tag.head.ranking.follow(self, replace=bool(tag.training))
-            labels = self.labels(tag, y_true)
+            labels = tag.labels(y_true, self.takes_numeric_targets)
             counted = _by_position(labels.counted, tag)
             mask = counted if mask is None else counted & per_example(mask, y_pred, "bool")
         if sample_weight is not None:
@@ -376,7 +372,9 @@ class CrossEntropy:
             mean_logits: Returns the mean logit of all classes, `[B]`.
             soft_targets: Float `[B, L]`, the probabilities of the labels; None for equal ones.
         """
-        has_label, class_weights = labels >= 0, self.weights_of(labels, num_classes)
+        has_label, class_weights = labels >= 0, None
+        if self.class_weights is not None:
+            class_weights = self.weights_of(labels, num_classes)
         smoothing, penalty = self.label_smoothing, self.log_partition_penalty
         if soft_targets is None and class_weights is None and not smoothing and not penalty:
             return softmax_cross_entropy(log_partition, true_logits, has_label)
@@ -502,13 +500,6 @@ class SampledLoss(TaggedLoss[SampledStep]):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
 
-    def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:
-        """Returns distinct classes, int64 `[n]`, to score for every example in addition.
-
-        The labels are int64 `[B, L]`, padded with -1. The default is None, for no classes.
-        """
-        return None
-
     def of_step(self, step: SampledStep) -> tf.Tensor:
         if not step.training:
             self._warn_of_unknown_training(step)
@@ -517,8 +508,11 @@ class SampledLoss(TaggedLoss[SampledStep]):
         losses = self.candidate_losses(candidates)
         return tf.where(tf.reduce_any(candidates.has_label, axis=-1), losses, 0)
 
-    def candidates(self, step: SampledStep) -> Candidates:
+    def candidates(self, step: SampledStep, explicit: tf.Tensor | None = None) -> Candidates:
         """Scores the labels and the sampled classes of a step, for `candidate_losses`.
+
+        A subclass can pass `explicit`, int64 `[n]`: distinct classes to score for every example
+        in addition.
 
         Raises:
             ValueError: If the step has no sample, or the loss cannot use its expected counts.
@@ -537,7 +531,6 @@ class SampledLoss(TaggedLoss[SampledStep]):
                 f"{who} cannot be used with the {step.sampler_name} of layer "
                 f"'{step.layer_name}': {_WHAT_COUNTS_ARE[step.counts_are]} {self.what_to_take}"
             )
-        explicit = self.explicit_classes(step.labels.ids)
         return step.candidates(self.remove_accidental_hits, explicit, self.compute_dtype)
 
     def exact_losses(self, step: SampledStep) -> tf.Tensor:

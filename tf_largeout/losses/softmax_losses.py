@@ -367,9 +367,9 @@ class MarginSoftmaxLoss(SampledLoss):
         self.cosine_margin = _margin("cosine_margin", cosine_margin, 1, "1")
         self.cross_entropy = CrossEntropy(label_smoothing, class_weights=class_weights)
 
-    def candidates(self, step: SampledStep) -> Candidates:
+    def candidates(self, step: SampledStep, explicit: tf.Tensor | None = None) -> Candidates:
         """Like `SampledLoss.candidates`, with margins in the logits of the labels."""
-        candidates = super().candidates(step)
+        candidates = super().candidates(step, explicit)
         true_logits = self._with_margins(candidates.true_logits, step)
         return candidates._replace(true_logits=true_logits)
 

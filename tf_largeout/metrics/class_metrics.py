@@ -8,8 +8,7 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.arguments import MOST_CLASSES, pack, real_number, whole_number
-from tf_largeout.metrics.rank_metrics import AtK, RankedLabels, RankMetric
-from tf_largeout.metrics.tagged_metric import ExampleMetric, ratio
+from tf_largeout.metrics.rank_metrics import AtK, ExampleMetric, RankedLabels, RankMetric, ratio
 from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike
 

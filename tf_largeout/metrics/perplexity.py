@@ -4,7 +4,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
-from tf_largeout.metrics.tagged_metric import ExampleMetric, ratio
+from tf_largeout.metrics.rank_metrics import ExampleMetric, ratio
 from tf_largeout.steps.step import Step
 from tf_largeout.types import Config, DTypeLike
 

@@ -5,7 +5,7 @@ offsets, ids, codes, scales, schedule. Initialize the schedule to `[0, -1]` and 
 zeros: there are no lists yet, and a search finds nothing. See `InvertedFileSampler`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -36,7 +36,7 @@ def inverted_file_search(
         reassignment. A query that is not finite finds no class.
     """
     return gen_ops.largeout_inverted_file_search(
-        features, *_handles(state[:6]), tf.cast(k, tf.int64), num_probes=num_probes
+        features, *map(handle_of, state[:6]), tf.cast(k, tf.int64), num_probes=num_probes
     )
 
 
@@ -52,7 +52,10 @@ def inverted_file_fit(
     eagerly).
     """
     return gen_ops.largeout_inverted_file_fit(
-        handle_of(embeddings), optional_handle(bias), *_handles(state), unit_length=unit_length
+        handle_of(embeddings),
+        optional_handle(bias),
+        *map(handle_of, state),
+        unit_length=unit_length,
     )
 
 
@@ -68,7 +71,7 @@ def inverted_file_upkeep(
     return gen_ops.largeout_inverted_file_upkeep(
         handle_of(embeddings),
         optional_handle(bias),
-        *_handles(state),
+        *map(handle_of, state),
         interval=interval,
         rows_a_step=rows_a_step,
         unit_length=unit_length,
@@ -108,10 +111,6 @@ def inverted_file_kept_up(
         rows_a_step=rows_a_step,
         unit_length=unit_length,
     )
-
-
-def _handles(state: Iterable[VariableOrHandle]) -> list[tf.Tensor]:
-    return [handle_of(variable) for variable in state]
 
 
 tf.no_gradient("LargeoutInvertedFileSearch")

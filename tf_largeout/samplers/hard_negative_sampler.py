@@ -18,7 +18,7 @@ from tf_largeout.sampled_values import NONE, HeadAndTail, SampledValues
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, make_tail
 from tf_largeout.types import Config
 from tf_largeout.variables.initializers import step_and_none
-from tf_largeout.variables.replicas import gathered, is_first_replica, local_variable
+from tf_largeout.variables.replicas import gathered, local_variable, replica_id
 
 _CLASSES_PER_STEP = 200
 _EARLIEST, _LATEST = 100, 1_000
@@ -69,6 +69,7 @@ class HardNegativeSampler(Sampler):
     """
 
     searches = True
+    counts_without_tail = NONE
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class HardNegativeSampler(Sampler):
 
     @property
     def counts_are(self) -> str:
-        return self.tail.counts_are if self.tail else NONE
+        return self.tail.counts_are if self.tail else self.counts_without_tail
 
     def keep_up(self, layer: ClassLayer) -> None:
         """Updates the search structure to the class embeddings of `layer`.
@@ -323,7 +324,7 @@ class SearchStart:
                 typical_are_known = 2 * tf.math.count_nonzero(often) >= _WATCHED
                 begins &= typical_are_known | (step >= self._last)
             progress.assign([step + 1, tf.where(begins, step, started_at)])
-            if is_first_replica():
+            if replica_id() == 0:  # it reports for all
                 tf.cond(begins, functools.partial(self._report, step), _nothing)
 
     def see(self, labels: tf.Tensor) -> None:

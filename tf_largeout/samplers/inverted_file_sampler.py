@@ -100,13 +100,9 @@ class InvertedFileSampler(HardNegativeSampler):
         self.select = one_of("select", select, ["highest", "draw"])
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self.num_probes = whole_number("num_probes", num_probes)
+        if self.select == "draw":
+            self.counts_without_tail = DRAWS
         self._files: SearchShards[InvertedFile]
-
-    @property
-    def counts_are(self) -> str:
-        if self.select == "draw" and self.tail is None:
-            return DRAWS
-        return super().counts_are
 
     def build(self, layer: ClassLayer) -> None:
         super().build(layer)
@@ -123,16 +119,18 @@ class InvertedFileSampler(HardNegativeSampler):
         self._files.build(self, layer, layer.class_matrix.dim)
 
     def keep_up(self, layer: ClassLayer) -> None:
-        self._files.each(lambda table, file: file.keep_up(*table.variables()))
+        for table, file in zip(self._files.tables, self._files.parts, strict=True):
+            with table.place():
+                file.keep_up(*table.variables())
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
         num_probes = math.ceil(self.num_probes / math.sqrt(len(self._files.parts)))
-
-        def search_table(table: RowShard, file: InvertedFile) -> tuple[tf.Tensor, tf.Tensor]:
-            scores, ids = file.search(features, self.num_searched, num_probes)
-            return scores, table.to_global(ids)
-
-        return best_of_shards(self._files.each(search_table), self.num_searched)[1]
+        found = []
+        for table, file in zip(self._files.tables, self._files.parts, strict=True):
+            with table.place():
+                scores, ids = file.search(features, self.num_searched, num_probes)
+                found.append((scores, table.to_global(ids)))
+        return best_of_shards(found, self.num_searched)[1]
 
     def draw(
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer

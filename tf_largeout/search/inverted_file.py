@@ -185,7 +185,7 @@ class InvertedFile:
             embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
             bias: float32 `tf.Variable` `[num_rows]`, or None for biases of 0.
         """
-        if self._is_on_cpu():
+        if not devices.is_on_gpu(self.variables()[0]):
             inverted_file_fit(embeddings, bias, self.variables(), self._unit_length)
         else:
             copies = self._copies(embeddings, bias)
@@ -202,7 +202,8 @@ class InvertedFile:
         rows must have been replaced, and the lists are fitted again. The arguments are those of
         `fit`.
         """
-        if self._is_on_cpu() and self._list_of_row is None:
+        is_on_cpu = not devices.is_on_gpu(self.variables()[0])
+        if is_on_cpu and self._list_of_row is None:
             self._follow(embeddings, bias)  # in steps where nothing is due it only counts
             return
         schedule = self.variables()[-1]
@@ -288,7 +289,7 @@ class InvertedFile:
     def _follow(self, embeddings: tf.Variable, bias: tf.Variable | None) -> bool:
         """Counts a step, and updates the lists if that is due."""
         arguments = self._interval, _REASSIGNED_PER_STEP, self._unit_length
-        if self._is_on_cpu():
+        if not devices.is_on_gpu(self.variables()[0]):
             inverted_file_upkeep(embeddings, bias, self.variables(), *arguments)
         else:
             self._write(inverted_file_kept_up(*self._copies(embeddings, bias), *arguments))
@@ -308,10 +309,6 @@ class InvertedFile:
             list_of_place = tf.searchsorted(offsets[1:], places, side="right")
             list_of_row = tf.scatter_nd(ids[:, tf.newaxis], list_of_place, tf.shape(ids))
             local_variable(list_of_row_variable).assign(tf.bitcast(list_of_row, tf.uint32))
-
-    def _is_on_cpu(self) -> bool:
-        # Not stored: Keras creates the variables of some layers after `build`.
-        return "GPU" not in self.variables()[0].device
 
     def variables(self) -> list[tf.Variable]:
         """Returns the `tf.Variable`s of the state on this replica, in the order of `PARTS`."""

@@ -38,14 +38,20 @@ def check_compiled(layer: OutputLayer, model: keras.Model, training: bool | None
     Raises:
         ValueError: If a Keras optimizer trains rows in bfloat16.
     """
-    losses, loss = [], getattr(model, "loss", None)
+    losses, names, loss = [], [], getattr(model, "loss", None)
+    metrics = keras_internals.compiled_metrics(model)
     places = outputs_of(layer, model)
     for place in places:
         losses.append(part_of(loss, model, place))
         if _is_of_keras(losses[-1]):
             _warn_of_probabilities(layer, losses[-1])
-    if layer not in _with_keras_metrics:
-        _warn_of_keras_metrics(layer, model, places)
+        for part in metrics:
+            for one in keras.tree.flatten(part_of(part, model, place)):
+                if _is_of_keras(one):
+                    name = one if isinstance(one, str) else getattr(one, "name", None)
+                    names.append(name or one.__name__)
+    if names and layer not in _with_keras_metrics:
+        _warn_of_keras_metrics(layer, names)
     if training and _is_of_keras(model.optimizer):
         _check_optimizer(layer, model, losses if places else keras.tree.flatten(loss))
 
@@ -73,30 +79,21 @@ def _warn_of_probabilities(layer: OutputLayer, loss: Callable[..., Any] | str) -
     )
 
 
-def _warn_of_keras_metrics(layer: OutputLayer, model: keras.Model, places: list[int]) -> None:
+def _warn_of_keras_metrics(layer: OutputLayer, names: list[str]) -> None:
     """Warns if Keras metrics read the logits of a layer.
 
     They need O(num_classes) time per step, and are wrong for several labels and for padding.
     """
-    names = []
-    for metrics in keras_internals.compiled_metrics(model):
-        for place in places:
-            for one in keras.tree.flatten(part_of(metrics, model, place)):
-                if _is_of_keras(one):
-                    name = one if isinstance(one, str) else getattr(one, "name", None)
-                    names.append(name or one.__name__)
-    if names:
-        _with_keras_metrics.add(layer)
-        logging.getLogger("tf_largeout").warning(
-            "The Keras metrics %s read the logits of all %s classes of layer '%s' in "
-            "every step. They are wrong, without an error, for examples with several "
-            "labels and for labels of -1. Use metrics of tf_largeout.metrics: with one "
-            "label per example, PrecisionAtK(1) is the accuracy, and RecallAtK(5) is the "
-            "top-5 accuracy.",
-            ", ".join(names),
-            f"{layer.num_classes:,}",
-            layer.name,
-        )
+    _with_keras_metrics.add(layer)
+    logging.getLogger("tf_largeout").warning(
+        "The Keras metrics %s read the logits of all %s classes of layer '%s' in every step. "
+        "They are wrong, without an error, for examples with several labels and for labels of "
+        "-1. Use metrics of tf_largeout.metrics: with one label per example, PrecisionAtK(1) "
+        "is the accuracy, and RecallAtK(5) is the top-5 accuracy.",
+        ", ".join(names),
+        f"{layer.num_classes:,}",
+        layer.name,
+    )
 
 
 def _check_optimizer(layer: OutputLayer, model: keras.Model, losses: list[Any]) -> None:

@@ -161,7 +161,7 @@ def as_labels(
     if takes_soft_targets and isinstance(y_true, tf.SparseTensor):
         y_true, weights = as_target_matrix(y_true, features, num_classes)
     matrix = _as_matrix(integer_ids(y_true), features)
-    ids, excluded = _split(matrix)
+    ids, excluded = (matrix, None) if matrix.shape[1] == 1 else _split(matrix)
     if ignore_class is not None:
         ids = tf.where(ids == ignore_class, tf.constant(-1, tf.int64), ids)
     ids = checks.passed(_id_checks(matrix, ids, excluded, num_classes), ids)
@@ -399,10 +399,8 @@ def _as_matrix(labels: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(matrix, [None, width])
 
 
-def _split(columns: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None]:
+def _split(columns: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Splits `[B, W]` into labels and classes of `with_exclude`, -1 where the other is."""
-    if columns.shape[1] == 1:
-        return columns, None
     padding = tf.constant(-1, tf.int64)
     is_excluded = (columns >= _EXCLUDED) & (columns < _EXCLUDED // 2)
     return (

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
@@ -34,22 +34,19 @@ class Ranking:
     """How an output layer ranks classes: as its argument says, or else as its loss does.
 
     `given` is "logit", "absolute" or "taylor"; None for the ranking of the loss that trained
-    the layer last, `of_loss`.
+    the layer last, `of_loss`. `value` is the one that counts.
     """
 
     def __init__(self, given: str | None = None) -> None:
         self.given, self.of_loss = given, None
-
-    @property
-    def value(self) -> str:
-        """How classes are ranked: "logit", "absolute" or "taylor"."""
-        return self.given or self.of_loss or "logit"
+        self.value = given or "logit"
 
     def follow(self, loss: object, *, replace: bool = True) -> None:
         """Ranks by the `ranking` of a loss, if it has one; without `replace`, by the first."""
         ranking = getattr(loss, "ranking", None)
         if ranking is not None and (replace or self.of_loss in (None, ranking)):
             self.of_loss = ranking
+            self.value = self.given or ranking
 
     def get_config(self) -> Config:
         """Returns what the config of the layer stores."""
@@ -59,6 +56,7 @@ class Ranking:
     def set_config(self, config: Config) -> None:
         """Takes its values, except the given one, out of a config."""
         self.of_loss = config.pop("loss_ranking", None)
+        self.value = self.given or self.of_loss or "logit"
 
 
 class StepSampler(Protocol):
@@ -134,34 +132,29 @@ class Selection(NamedTuple):
     counted: tf.Tensor | None = None
 
 
+@dataclasses.dataclass(eq=False)
 class OutputTag:
     """The arguments of one call of an output layer. With labels, they make a `Step`.
 
-    Args:
+    Attributes:
         head: The `Head` of the layer.
         features: The input of the layer, `[..., dim]`.
         training: Whether the step trains; None if it is not known.
         exclude: int64 `[B, n]`, classes that `evaluate` must not rank; or None.
-
-    Attributes:
         loss: The loss of this library that was called on the output; None before the call.
         owner: The layer, for functions that search for the output layer of a model.
+        shared: What losses and metrics share, by ids of tensors, which the values keep.
     """
 
-    step_class: type[Step] = Step
-    owner: keras.layers.Layer
+    step_class: ClassVar[type[Step]] = Step
 
-    def __init__(
-        self,
-        head: Head,
-        features: tf.Tensor,
-        training: bool | None,
-        exclude: tf.Tensor | None = None,
-    ) -> None:
-        self.head, self.features, self.exclude = head, features, exclude
-        self.training = None if training is None else bool(training)
-        self.loss: StepLoss | None = None
-        self.shared: dict[Any, Any] = {}  # by ids of tensors, which the values keep
+    head: Head
+    features: tf.Tensor
+    training: bool | None
+    exclude: tf.Tensor | None = None
+    loss: StepLoss | None = None
+    owner: keras.layers.Layer = None
+    shared: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
         """Attaches this tag to `logits` and returns them."""
@@ -183,12 +176,13 @@ class OutputTag:
         """The vectors that are multiplied by the class rows, `[B, dim]`."""
         return self.head.class_matrix.form.queries(self.flat_features)
 
-    def labels(self, y_true: TensorLike) -> Labels:
+    def labels(self, y_true: TensorLike, numeric: bool = False) -> Labels:
         """Checks labels of any accepted form, and returns them as `Labels`.
 
         Labels equal to the `ignore_class` of this step's loss become -1. All losses and metrics
         share the result for one `y_true`. If the loss accepts soft targets, or no loss was
-        called, `y_true` can be a `tf.SparseTensor`.
+        called, `y_true` can be a `tf.SparseTensor`. `numeric` is whether the caller uses its
+        numbers as targets, as some losses of a `FactoredOutput` do.
         """
         ignored = None if self.loss is None else self.loss.ignore_class
         key = "labels", id(y_true), ignored

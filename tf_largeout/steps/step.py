@@ -218,7 +218,12 @@ def score_candidates(
         tf.concat(own, axis=1),
         tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0),
     )
-    products = _products(features, rows, compute_dtype)
+    if compute_dtype == "bfloat16":
+        of_op = tf.cast(features, tf.float32), rows
+        products = product_ops.rounded_product(*of_op, transpose_b=True)
+    else:
+        products = tf.matmul(features, tf.cast(rows, features.dtype), transpose_b=True)
+        products = tf.cast(products, tf.float32)
     if class_matrix.form.cap is not None:
         products, biases = class_matrix.form.capped(products + biases), tf.zeros_like(biases)
     true_logits, *of_own = _split(own_logits, own)
@@ -239,16 +244,6 @@ def score_candidates(
         class_matrix.num_classes,
         counts_are,
     )
-
-
-def _products(features: tf.Tensor, rows: tf.Tensor, compute_dtype: str) -> tf.Tensor:
-    """Returns float32 `[B, m]`, features times the rows of shared classes."""
-    if compute_dtype == "bfloat16":
-        return product_ops.rounded_product(
-            tf.cast(features, tf.float32), rows, transpose_b=True
-        )
-    rows = tf.cast(rows, features.dtype)
-    return tf.cast(tf.matmul(features, rows, transpose_b=True), tf.float32)
 
 
 def _split(values: tf.Tensor, ids: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -370,7 +365,8 @@ class Step:
         """
         if not self.training:
             return self.statistics(ranking=ranking)
-        self.classes.ranked_by(ranking)  # raises an error if the classes do not support it
+        if ranking != "logit":
+            self.classes.ranked_by(ranking)  # raises an error if it is not supported
         for dtype in ("float32", "bfloat16"):
             found = self.shared.get(("statistics", ranking, dtype, id(self.labels)))
             if found is not None:

@@ -21,11 +21,6 @@ def replica_id() -> int:
     return int(tf.get_static_value(context.replica_id_in_sync_group))
 
 
-def is_first_replica() -> bool:
-    """Returns whether this is replica 0, which writes logs and warnings for all."""
-    return replica_id() == 0
-
-
 @contextlib.contextmanager
 def replica_of(variable: keras.Variable, local: tf.Variable) -> Iterator[None]:
     """Context in which `replica_id` is the replica whose part of `variable` is `local`.

@@ -192,6 +192,7 @@ class FactoredOutput(ClassOutput):
     ) -> FactoredTag:
         if exclude is not None:
             exclude = excluded_ids(exclude, features, self.num_classes)
+        training = None if training is None else bool(training)
         scale = self._loss_scale() if training and self.trainable else None
         tag = FactoredTag(self.head(), features, training, exclude, self._update, scale)
         tag.owner = self

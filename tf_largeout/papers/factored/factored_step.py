@@ -192,8 +192,10 @@ class FactoredTag(OutputTag):
         own = {"spheres_of": self._spheres_of, "learns": self._loss_scale is not None}
         return {**super().arguments(labels, rows), **own}
 
-    def labels(self, y_true: TensorLike) -> Labels:
-        """As in `OutputTag`. Of numeric targets, the classes with values above 0 are labels."""
+    def labels(self, y_true: TensorLike, numeric: bool = False) -> Labels:
+        """As in `OutputTag`; metrics use the classes with numeric targets above 0 as labels."""
+        if numeric and isinstance(y_true, tf.SparseTensor):
+            return self.sparse_targets(y_true)
         takes_numbers = self.loss is not None and self.loss.takes_numeric_targets
         if not (takes_numbers and isinstance(y_true, tf.SparseTensor)):
             return super().labels(y_true)

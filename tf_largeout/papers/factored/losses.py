@@ -9,11 +9,8 @@ from tf_largeout.arguments import real_number
 from tf_largeout.losses.base import TaggedLoss, target_weights
 from tf_largeout.papers.factored.factored_step import (
     FactoredStep,
-    FactoredTag,
 )
-from tf_largeout.steps.labels import Labels
-from tf_largeout.steps.output_tag import OutputTag
-from tf_largeout.types import Config, DTypeLike, TensorLike
+from tf_largeout.types import Config, DTypeLike
 
 
 class SphericalLoss(TaggedLoss[FactoredStep]):
@@ -242,11 +239,6 @@ class SquaredErrorLoss(SphericalLoss):
     ) -> None:
         super().__init__(reduction, name, dtype, ignore_class)
         self.unobserved_weight = real_number("unobserved_weight", unobserved_weight, 0.0)
-
-    def labels(self, tag: OutputTag, y_true: TensorLike) -> Labels:
-        if isinstance(y_true, tf.SparseTensor) and isinstance(tag, FactoredTag):
-            return tag.sparse_targets(y_true)
-        return super().labels(tag, y_true)
 
     def of_step(self, step: FactoredStep) -> tf.Tensor:
         found, targets = step.spheres(), step.targets()

@@ -16,7 +16,7 @@ from tf_largeout.losses.base import (
 )
 from tf_largeout.losses.softmax_losses import sampled_softmax_loss
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES
-from tf_largeout.steps.step import Candidates
+from tf_largeout.steps.step import Candidates, SampledStep
 from tf_largeout.types import Config
 
 FORMS = ("logistic", "hinge")
@@ -60,11 +60,11 @@ class NormalizationLoss(SampledLoss):
         super().__init__(True, **options)
         self.complement = one_of("complement", complement, ["label", "batch"])
 
-    def explicit_classes(self, labels: tf.Tensor) -> tf.Tensor | None:
-        if self.complement == "label":
-            return None
-        ids = tf.unique(tf.reshape(labels, [-1])).y
-        return tf.boolean_mask(ids, ids >= 0)
+    def candidates(self, step: SampledStep, explicit: tf.Tensor | None = None) -> Candidates:
+        if self.complement == "batch":
+            ids = tf.unique(tf.reshape(step.labels.ids, [-1])).y
+            explicit = tf.boolean_mask(ids, ids >= 0)
+        return super().candidates(step, explicit)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
         # A sampled softmax whose labels keep their logits: equations 22 and 23.
