@@ -447,11 +447,9 @@ class ClassOutput(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: Config) -> "ClassOutput":
         config = dict(config)
-        ranking = cls.ranking_class()
-        ranking.set_config(config)
+        of_loss = {name: config.pop(name) for name in [*config] if name.startswith("loss_")}
         layer = super().from_config(config)
-        ranking.given = layer._ranking.given
-        layer._ranking = ranking
+        layer._ranking.set_config(of_loss)
         return layer
 
     def _refuse(self, features: Any) -> None:

@@ -54,8 +54,8 @@ class Ranking:
         return {name: value for name, value in known.items() if value is not None}
 
     def set_config(self, config: Config) -> None:
-        """Takes its values, except the given one, out of a config."""
-        self.of_loss = config.pop("loss_ranking", None)
+        """Takes what the config has of the loss."""
+        self.of_loss = config.get("loss_ranking")
         self.value = self.given or self.of_loss or "logit"
 
 

@@ -57,7 +57,7 @@ class FactoredRanking(Ranking):
 
     def set_config(self, config: Config) -> None:
         super().set_config(config)
-        self.epsilon = config.pop("loss_epsilon", None)
+        self.epsilon = config.get("loss_epsilon")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
