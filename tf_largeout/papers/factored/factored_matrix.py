@@ -20,12 +20,8 @@ class FactoredMatrix(ClassScorer):
     """Rows `W = V U + 1 omega'`, scored as `<v_c, U h> + <omega, h>` (Vincent et al. 2015).
 
     The rows of V score the features `U h`. The term of `omega` is the same for all classes.
-    With a bias, a 1 is appended to h, and the last column of W contains the biases.
-
-    Args:
-        weights: The Keras variables of a `FactoredState`.
-        has_bias: Whether the last column contains biases.
-        owner: Name of the layer, for messages.
+    With a bias, a 1 is appended to h, and the last column of W contains the biases. `weights`
+    are the Keras variables of a `FactoredState`.
     """
 
     def __init__(self, weights: FactoredState, has_bias: bool, owner: str) -> None:
@@ -73,12 +69,7 @@ class FactoredMatrix(ClassScorer):
         return self.form.scores(self.logits_by(features, vectors))
 
     def logits_by(self, features: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
-        """Computes logits with TensorFlow operations only.
-
-        Args:
-            features: Float `[..., dim]`.
-            vectors: The rows of V, up to date.
-        """
+        """Computes logits of features by the rows of V, with TensorFlow operations only."""
         hidden, shift = self.hidden(features)
         logits = tf.tensordot(hidden, vectors, axes=[[-1], [1]])
         return tf.cast(logits + shift[..., tf.newaxis], features.dtype)
@@ -134,10 +125,7 @@ class FactoredMatrix(ClassScorer):
     def hidden(self, features: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns `U h`, `[..., D]`, which the rows of V score, and `<omega, h>`, `[...]`.
 
-        It computes them in float64 and returns them in the dtype of V.
-
-        Args:
-            features: Float `[..., dim]`.
+        They are computed in float64 and returned in the dtype of V.
         """
         features = self._with_one(tf.cast(features, tf.float64))
         mixing, offset = self._weights.mixing.value, self._weights.offset.value

@@ -158,8 +158,7 @@ class FactoredOutput(ClassOutput):
         """See `ClassOutput`.
 
         Layers that rank by `|1 + logit|` have the probabilities of `TaylorSoftmaxLoss`, and
-        layers that rank by `|logit|` those of `SphericalSoftmaxLoss`. Other layers have the
-        softmax of the logits.
+        layers that rank by `|logit|` those of `SphericalSoftmaxLoss`.
         """
         ranking = self.ranking_by(absolute)
         if scores == "sigmoid":
@@ -335,11 +334,7 @@ class FactoredOutput(ClassOutput):
         return super()._logits(features, running)
 
     def _loss_scale(self) -> tf.Tensor:
-        """Returns what the gradients of the step are multiplied by, a float64 scalar.
-
-        Raises:
-            ValueError: In a step that the exact update does not support.
-        """
+        """Returns what the gradients of the step are multiplied by, a float64 scalar."""
         self._refuse_replicas()
         running = running_step()
         model = running.model
@@ -379,9 +374,6 @@ def log_of_square(epsilon: float) -> Elementwise:
     With it, `softmax` gives the probabilities of the spherical softmax. Those of the Taylor
     softmax are proportional to `1 + o + o^2 / 2 = (s^2 + 1) / 2` for the score `s = |1 + o|`,
     so its epsilon is 1.
-
-    Args:
-        epsilon: Above 0.
     """
 
     def of(scores: tf.Tensor) -> tf.Tensor:

@@ -52,13 +52,9 @@ class FactoredState(NamedTuple):
 class FactoredScores(NamedTuple):
     """The statistics of the logits from which a loss is computed, and intermediate results.
 
-    Attributes:
-        q: float64 `[batch]`, the sum of the squares of all logits of each example.
-        s: float64 `[batch]`, the sum of all logits of each example.
-        a: float64 `[batch, num_targets]`, the logits of the targets; 0 for padding.
-        gram_features: float64 `[batch, width]`, for `factored_output_step`.
-        mixed_features: float64 `[batch, width]`, for `factored_output_step`.
-        version: int64 scalar, the value of `steps` when the scores were computed.
+    `q`, `s` and `a` are `[batch]`, `[batch]` and `[batch, num_targets]`: the sum of the squares
+    of all logits, their sum, and the logits of the targets, 0 for padding. The others are for
+    `factored_output_step`. All are float64, but `version`, the value of `steps`, is int64.
     """
 
     q: tf.Tensor
@@ -74,17 +70,8 @@ def factored_output_scores(
 ) -> FactoredScores:
     """Computes the values that spherical losses need, in O(batch width^2) time.
 
-    Args:
-        features: float32 or float64 `[batch, dim]`, finite; `dim = width - 1` with a bias.
-        ids: Classes of the targets, int64 `[batch, num_targets]`, padded with -1.
-        state: Variables of the layer.
-
-    Returns:
-        `FactoredScores`; equations 14, 15 and 30 of the paper.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If features are not finite, an id is out of range, or a
-            shape does not match.
+    They are equations 14, 15 and 30 of the paper. `ids` are the classes of the targets, int64
+    `[batch, num_targets]`, padded with -1.
     """
     return FactoredScores(
         *gen_ops.largeout_factored_output_scores(features, ids, *map(handle_of, state))
@@ -103,42 +90,15 @@ def factored_output_step(
     update: bool = True,
     min_pivot: float = 1e-4,
 ) -> tf.Tensor:
-    """Applies one exact step of gradient descent to all of W.
+    """Applies one exact step of gradient descent to all of W (section 4.8 of the paper).
 
-    The time is O(batch width^2 + batch^2 width), independent of the number of classes (section
-    4.8 of the paper). The step either changes the whole state and increments `steps`, or fails
-    and changes nothing. An empty batch changes nothing.
-
-    Singular values of U that have moved far from 1 are set to 1 (section 5.2); the limit is at
-    most a factor of `30 sqrt(width)`. Rows of V are adjusted when a step reads or writes them,
-    or all at once when the log `folds` is full.
-
-    Args:
-        features: float32 or float64 `[batch, dim]`, finite; `dim = width - 1` with a bias.
-        ids: Classes of the targets, int64 `[batch, num_targets]`, padded with -1.
-        by_q: Derivative of the loss with respect to `scores.q`, float64 `[batch]`.
-        by_s: Derivative with respect to `scores.s`, float64 `[batch]`.
-        by_a: Derivative with respect to `scores.a`, float64 `[batch, num_targets]`, 0 for
-            padding. If an example has a class several times, their derivatives are added.
-        scores: Result of `factored_output_scores` for these features, ids and state.
-        learning_rate: Finite, at least 0.
-        state: Variables of the layer, updated in place.
-        update: Whether to change the state. With False only the gradient is computed. Defaults
-            to True.
-        min_pivot: A step fails if a pivot of `I - 2 learning_rate H^T H diag(by_q)` is below
-            this positive number; the columns of H are the features. A pivot of `10^-n` costs
-            the inverse of U about n digits. If the batch has more than `width` examples, the
-            matrix is `I - 2 learning_rate H diag(by_q) H^T`, which has the same determinant.
-            Defaults to 1e-4.
+    The step either changes the whole state and increments `steps`, or fails and changes
+    nothing. `by_q`, `by_s` and `by_a` are the derivatives of the loss with respect to the
+    `scores`. With `update=False` only the gradient is computed.
 
     Returns:
         The gradient of the loss with respect to the features, float64 `[batch, dim]`, for the
         state before the step (equation 33).
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the step would make U singular or a number infinite;
-            a derivative or the learning rate is not finite; the learning rate is negative; the
-            state has changed since the scores were computed; or a shape does not match.
     """
     return gen_ops.largeout_factored_output_step(
         features,
@@ -161,27 +121,15 @@ def factored_output_take_folds(state: FactoredState) -> tf.Operation | None:
 
     Call it before code reads V directly. It makes one pass over V and empties `folds`; it does
     nothing if `folds` is empty. W does not change, except for rounding.
-
-    Args:
-        state: Variables of the layer, updated in place.
-
-    Returns:
-        The operation (None when executing eagerly).
     """
     return gen_ops.largeout_factored_output_take_folds(*map(handle_of, state))
 
 
 def factored_output_vectors(state: FactoredState, classes: slice = slice(None)) -> tf.Tensor:
-    """Returns rows of V with all logged changes of basis applied. Changes no variable.
+    """Returns a slice of V, `[n, width]`, with all logged changes of basis applied.
 
-    The rows are copied, unless `folds` is empty and all rows are requested. Not differentiable.
-
-    Args:
-        state: Variables of the layer.
-        classes: Slice of the rows to return. Defaults to all.
-
-    Returns:
-        `[n, width]`, in the dtype of V.
+    It changes no variable, and has no gradient. The rows are copied, unless `folds` is empty
+    and all rows are requested.
     """
     vectors, seen = map(tf.convert_to_tensor, (state.vectors, state.seen))
     if classes != slice(None):

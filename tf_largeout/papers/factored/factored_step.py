@@ -101,12 +101,7 @@ class FactoredStep(Step):
         return self.shared[key]
 
     def known_cross_entropies(self, absolute: bool | None = None) -> tf.Tensor | None:
-        """See `Step`. If `absolute` is None, the loss may define its own p.
-
-        Raises:
-            ValueError: If no loss was called on the output, and the layer was trained with a
-                loss whose probabilities are not a softmax.
-        """
+        """See `Step`. If `absolute` is None, the loss may define its own p."""
         if absolute is None and self.loss is None and self.ranking != "logit":
             raise ValueError(
                 f"Layer '{self.layer_name}' was trained with a loss that defines its own "
@@ -135,9 +130,7 @@ class FactoredStep(Step):
     ) -> ClassStatistics:
         """Returns the exact `ClassStatistics`, outside training.
 
-        Raises:
-            ValueError: In training, because a loss that uses the statistics would not train the
-                classes.
+        In training it raises a ValueError: a loss that uses them would not train the classes.
         """
         if self.learns:
             raise ValueError(_message(self.layer_name))
@@ -147,14 +140,8 @@ class FactoredStep(Step):
 class FactoredTag(OutputTag):
     """The tag of a `FactoredOutput`. All losses of a step make one update together.
 
-    Args:
-        head: The `Head` of the layer.
-        features: The input of the layer, `[..., dim]`.
-        training: Whether the step trains; None if it is not known.
-        exclude: As in `OutputTag`.
-        update: The update of the layer's weights.
-        loss_scale: What the gradients of the step are multiplied by; None if the layer does not
-            learn in this step.
+    `loss_scale` is what the gradients of the step are multiplied by; None if the layer does not
+    learn in this step.
     """
 
     step_class = FactoredStep
@@ -209,13 +196,8 @@ class FactoredTag(OutputTag):
     def sparse_targets(self, y_true: tf.SparseTensor) -> FactoredLabels:
         """Returns the classes of sparse targets, with their values; all examples count.
 
-        Args:
-            y_true: Numbers `[batch, num_classes]`. Values with equal indices are added.
-
-        Raises:
-            ValueError: If the shape is wrong.
-            tf.errors.InvalidArgumentError: When the step runs, if an index is out of range or a
-                value is not finite.
+        Values of `y_true`, `[batch, num_classes]`, with equal indices are added. The errors are
+        those of `checked_targets`.
         """
         key, num_classes = ("sparse", id(y_true)), self.head.num_classes
         if key in self.shared:

@@ -99,25 +99,16 @@ class FactoredUpdate:
         return FactoredState(*(weight.value for weight in self._weights))
 
     def spheres(self, features: tf.Tensor, labels: tf.Tensor) -> Spheres:
-        """Returns the `Spheres` of a batch, without a gradient.
-
-        Args:
-            features: Float `[B, dim]`.
-            labels: int64 `[B, L]`, padded with -1.
-        """
+        """Returns the `Spheres` of labels `[B, L]`, padded with -1; without a gradient."""
         found = factored_output_scores(tf.stop_gradient(features), labels, self.state())
         return Spheres(found.q, found.s, found.a)
 
     def learning_batch(
         self, features: tf.Tensor, loss_scale: tf.Tensor, update: bool
     ) -> "LearningBatch":
-        """Returns a batch whose backward pass updates the weights.
+        """Returns a batch whose backward pass updates the weights, if `update`.
 
-        Args:
-            features: As in `spheres`.
-            loss_scale: float64 scalar, the factor of the loss in loss scaling. The weights take
-                the step of the loss without this factor.
-            update: Whether to update the weights; otherwise only the features get a gradient.
+        The weights take the step of the loss without the factor `loss_scale`, a float64 scalar.
         """
         num_before = self._num_updates
 
@@ -146,13 +137,6 @@ class FactoredUpdate:
         an update is wrong if another one follows the call that it belongs to. While TensorFlow
         traces a function, nothing is executed, so the second update that is traced raises an
         error before a weight changes. In eager execution, the first update is undone.
-
-        Args:
-            num_before: Number of updates at the call.
-            labels: The labels of the update, which determine the rows that it changes.
-
-        Raises:
-            ValueError: If another call trains the layer in the same step.
         """
         is_eager = tf.executing_eagerly()
         place: Hashable = self if is_eager else tf.constant(0).graph
@@ -217,13 +201,9 @@ class FactoredUpdate:
 class LearningBatch:
     """A batch for which the weights take one step, for the sum of all losses on it.
 
-    Args:
-        features: Float `[B, dim]`.
-        anchor: As in `FactoredUpdate`.
-        state: The weights.
-        step: Takes the step and returns the derivative with respect to the features. Its
-            arguments are labels `[B, L]`, the derivatives with respect to their `Spheres`, and
-            their `FactoredScores`.
+    `step` takes the step and returns the derivative with respect to the features. Its arguments
+    are labels `[B, L]`, the derivatives with respect to their `Spheres`, and their
+    `FactoredScores`.
     """
 
     def __init__(
@@ -282,14 +262,9 @@ def move_classes(
     """Moves the rows of `W = V U + 1 omega'`, and computes `Q = W'W` and `w_bar = W'1`.
 
     U and omega do not change. So only the rows of V move for kept classes, and their rows of W
-    are bit-identical. For a new row w of W, the row of V is `(w - omega) U^-1`.
-
-    Args:
-        before: The Keras variables of the layer with the old classes.
-        after: Those of a newly built layer with the new classes, in which V is equal to W.
-        change: Which classes are kept.
-        new_rows: Float `[num_new, dim]`, the embeddings of the new classes; None for the
-            initial ones of `after`. The biases are always those of `after`.
+    are bit-identical. For a new row w of W, the row of V is `(w - omega) U^-1`. `after` are the
+    variables of a newly built layer, in which V is equal to W; its biases are those of new
+    classes.
     """
     factored_output_take_folds(before)
     rows = tf.cast(after.vectors.value, tf.float64)[len(change.kept) :]

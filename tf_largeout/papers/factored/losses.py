@@ -38,16 +38,10 @@ class SphericalLoss(TaggedLoss[FactoredStep]):
     def label_losses(
         self, squares: tf.Tensor, sums: tf.Tensor, true_logits: tf.Tensor, num_classes: int
     ) -> tf.Tensor:
-        """Returns the loss of each label, by differentiable TensorFlow operations.
+        """Returns the loss of each label, `[B, L]`, by differentiable TensorFlow operations.
 
-        Args:
-            squares: float64 `[B, 1]`, `q`.
-            sums: float64 `[B, 1]`, `s`.
-            true_logits: float64 `[B, L]`, `a`; 0 at padding.
-            num_classes: `N`.
-
-        Returns:
-            float64 `[B, L]`; values at padding have no effect.
+        All are float64. `squares` and `sums` are `q` and `s`, `[B, 1]`; `true_logits` is `a`,
+        `[B, L]`, and 0 at padding. Values at padding have no effect.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `label_losses`.")
 

@@ -45,8 +45,7 @@ class ClusteredMatrix(LogProbabilityScorer):
     blocks of classes, with memory for `[batch, num_clusters + block]` numbers.
 
     Args:
-        embeddings: Keras variable `[num_classes, dim]`, the `w_c`.
-        bias: Keras variable `[num_classes]`, the `b_c`, or None.
+        embeddings, bias: Keras variables of the `w_c` and `b_c`, or None.
         clusters: The `ClassMatrix` of the `u_k` and `a_k`.
         cluster_of_class: int64 Keras variable `[num_classes]`.
         members: int64 Keras variable `[num_classes]`, the classes sorted by cluster, then id.
@@ -96,18 +95,10 @@ class ClusteredMatrix(LogProbabilityScorer):
     def class_log_probabilities(
         self, features: tf.Tensor, ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns log-probabilities of each example's own classes, and ranks in their clusters.
+        """Returns log-probabilities of classes `[B, n]`, and ranks in their clusters.
 
-        The gradient of the embeddings has one row per class of those clusters.
-
-        Args:
-            features: Float `[B, dim]`.
-            ids: int64 `[B, n]`, padded with -1.
-
-        Returns:
-            `(log_probabilities, ranks)`: float32 `[B, n]`, the lowest float at padding; and
-            int64 `[B, n]`, how many classes of the cluster score higher (lower ids win ties),
-            `num_classes` at padding.
+        The ranks are int64, and `num_classes` at padding; lower ids win ties. The gradient of
+        the embeddings has one row per class of those clusters.
         """
         present = ids >= 0
         cluster_of_class = local_variable(self._cluster_of_class)
@@ -132,15 +123,9 @@ class ClusteredMatrix(LogProbabilityScorer):
     def _inside_clusters(
         self, features: tf.Tensor, ids: tf.Tensor, clusters: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns log-probabilities and ranks of classes within their clusters.
+        """Returns log-probabilities and ranks `[n]` of classes `[n]` within their clusters.
 
-        Args:
-            features: Float `[n, dim]`.
-            ids: int64 `[n]`, one class per row of `features`.
-            clusters: int64 `[n]`, their clusters.
-
-        Returns:
-            float32 and int64 `[n]`.
+        `features` are `[n, dim]`, one row per class.
         """
         members, ids = self._members_of(clusters), ids[:, tf.newaxis]
         logits = self._matrix.dots(features, tf.concat([ids, members], axis=1))
@@ -183,9 +168,7 @@ class ClusteredMatrix(LogProbabilityScorer):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns shifts from logits to log-probabilities, and the logits of the labels.
 
-        Returns:
-            `(shifts, true_logits)`: float32 `[num_clusters, B]`, to add to the logits of the
-            classes of each cluster; and float32 `[B, L]`.
+        The shifts, `[num_clusters, B]`, are for the logits of the classes of each cluster.
         """
         batch = tf.shape(features)[0]
         # An empty batch gets one example: TensorFlow cannot scatter into an empty tensor.
@@ -237,14 +220,7 @@ class ClusteredMatrix(LogProbabilityScorer):
         return tf.transpose(tf.nn.log_softmax(logits))
 
     def _members_of(self, clusters: tf.Tensor) -> tf.Tensor:
-        """Returns the classes of some clusters.
-
-        Args:
-            clusters: int64 `[n]`.
-
-        Returns:
-            int64 `[n, size of the largest]`, padded with -1.
-        """
+        """Returns the classes of clusters `[n]`, `[n, size of the largest]`, padded with -1."""
         offsets = local_variable(self._offsets)
         first = tf.gather(offsets, clusters)[:, tf.newaxis]
         sizes = tf.gather(offsets, clusters + 1)[:, tf.newaxis] - first
@@ -259,12 +235,7 @@ def _segment_sums(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the highest logit and the sum of `exp(logit - highest)` of each cluster.
 
-    Args:
-        logits: float32 `[B, n]`.
-        clusters: int64 `[n]`.
-
-    Returns:
-        `(seen, highest, sums)`: int64 `[m]`, the clusters that occur; and float32 `[m, B]`.
+    They are `[m, B]`, after the clusters that occur, int64 `[m]`; `clusters` is `[n]`.
     """
     order = tf.argsort(clusters, stable=True)  # TensorFlow sums sorted segments far faster
     seen, segments = tf.unique(tf.gather(clusters, order))

@@ -268,11 +268,8 @@ class HierarchicalOutput(LogProbabilityOutput):
         """Assigns new classes to the smallest clusters, and removes empty clusters.
 
         The row of a cluster fits its old classes. So if a cluster has lost all its classes, no
-        new class is assigned to it, unless all clusters have lost all their classes.
-
-        Returns:
-            `(clusters, left)`: int64 `[num_classes]`, the new number of the cluster of each
-            class; and int64 `[m]`, the old numbers of the remaining clusters.
+        new class is assigned to it, unless all clusters have lost all their classes. The result
+        is the new cluster of each class, and the old numbers of the remaining clusters.
         """
         of_kept = self.cluster_of_class.numpy()[change.kept]
         sizes = np.bincount(of_kept, minlength=self.num_clusters)
@@ -331,15 +328,8 @@ def k_means_clusters(rows: TensorLike, num_clusters: int) -> np.ndarray:
 
     No cluster has more than twice `num_rows / num_clusters` rows, because the time of a
     function that uses the clusters can depend on the largest one. Larger clusters are clustered
-    again. If all their rows are nearly equal, they are divided arbitrarily.
-
-    Args:
-        rows: Float `[num_rows, dim]`, finite.
-        num_clusters: Approximate number of clusters, at most one per row. Empty clusters are
-            dropped, and large clusters become several.
-
-    Returns:
-        int64 `[num_rows]`, from 0; each cluster has a row.
+    again. If all their rows are nearly equal, they are divided arbitrarily. Empty clusters are
+    dropped. So `num_clusters` is approximate.
     """
     rows = np.asarray(rows, np.float32)
     mean = len(rows) / num_clusters

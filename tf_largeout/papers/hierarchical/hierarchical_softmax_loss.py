@@ -26,20 +26,15 @@ class LogProbabilityStep(Step):
     def label_log_probabilities(self) -> tf.Tensor:
         """Returns the exact log-probabilities of the labels, float32 `[B, L]`; 0 at padding.
 
-        It takes O(num_clusters + size of the labels' clusters) time per example, or O(depth) in
-        a binary tree. All losses and metrics share the result for the same labels.
+        All losses and metrics share the result for the same labels.
         """
         return self._score()[0]
 
     def known_statistics(self, ranking: str = "logit") -> ClassStatistics | None:
         """Like `Step.known_statistics`; in training also what a loss has computed.
 
-        In training, these are the exact log-probabilities of `label_log_probabilities`. Their
-        ranks are those among the classes of the label's cluster. They are never above the exact
-        ranks. In a binary tree, they are not known.
-
-        Raises:
-            ValueError: If `ranking` is not "logit".
+        In training, the ranks are those among the classes of the label's cluster. They are
+        never above the exact ranks. In a binary tree, they are not known.
         """
         known = super().known_statistics(ranking)
         if known is not None or ("scored", id(self.labels)) not in self.shared:

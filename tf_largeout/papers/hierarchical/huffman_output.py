@@ -22,15 +22,8 @@ class BinaryTree:
     """A binary tree with inner nodes and leaves, both numbered level by level from the root.
 
     In each level, the leaves come before the inner nodes. So the number of inner nodes per
-    level determines the tree. Inner node p has the edges 2p to its left and 2p + 1 to its right
-    child.
-
-    Args:
-        level_sizes: Number of inner nodes of each level; the root is level 0.
-
-    Attributes:
-        level_sizes: As above.
-        num_leaves: One more than the number of inner nodes.
+    level, `level_sizes`, determines the tree. Inner node p has the edges 2p to its left and 2p
+    + 1 to its right child.
     """
 
     def __init__(self, level_sizes: Sequence[int]) -> None:
@@ -43,13 +36,9 @@ class BinaryTree:
         self._first_leaves = np.cumsum(self._num_leaves_below) - self._num_leaves_below
 
     def paths(self, leaves: tf.Tensor) -> tf.Tensor:
-        """Returns the edges from each leaf up to the root.
+        """Returns the edges from each leaf `[...]` up to the root, `[..., number of levels]`.
 
-        Args:
-            leaves: int64 `[...]`, numbers of leaves, or -1.
-
-        Returns:
-            int64 `[..., number of levels]`: the edges, then -1; only -1 for the leaf -1.
+        The edges are padded with -1; the leaf -1 has only -1.
         """
         none = tf.constant(-1, tf.int64)
         shifts = 2 * self._first_nodes[:-1] - self._first_leaves
@@ -69,11 +58,7 @@ class BinaryTree:
     def sums(self, edges: tf.Tensor) -> tf.Tensor:
         """Returns the sum of the values of the edges from the root to each leaf.
 
-        Args:
-            edges: Float `[number of edges, B]`.
-
-        Returns:
-            Float `[num_leaves, B]`.
+        They are `[num_leaves, B]` for `edges` `[number of edges, B]`.
         """
         of_leaves, of_inner = [], tf.zeros_like(edges[:1])
         ends = zip(self._first_nodes, self.level_sizes, self._num_leaves_below, strict=False)
@@ -93,14 +78,8 @@ def _of_range(numbers: tf.Tensor, firsts: np.ndarray, values: np.ndarray) -> tf.
 def huffman_depths(counts: np.ndarray) -> np.ndarray:
     """Returns the depths of the leaves in a Huffman tree, which minimizes `sum(counts depth)`.
 
-    Args:
-        counts: Positive `[N]`, for at least two classes.
-
-    Returns:
-        int64 `[N]`.
-
-    References:
-        Huffman 1952, "A method for the construction of minimum-redundancy codes".
+    See Huffman 1952, "A method for the construction of minimum-redundancy codes". `counts` are
+    positive, of at least two classes.
     """
     order = np.argsort(counts, kind="stable")
     leaves, num_leaves = counts[order].tolist(), len(counts)
@@ -141,15 +120,10 @@ class TreeMatrix(LogProbabilityScorer):
 
         log P(c | h) = sum over the inner nodes n of the path of log sigmoid(s (<v_n, h> + b_n))
 
-    where s is 1 if the path goes to the left child of n, and -1 otherwise. The classes have no
-    rows. Scoring a few classes per example takes O(depth) time. Scoring all of them takes
-    O(num_classes) time, with memory for some `[batch, num_classes]` tensors.
-
-    Args:
-        nodes: The `ClassMatrix` of the `v_n` and `b_n`.
-        tree: The tree.
-        leaf_of_class: int64 Keras variable `[num_classes]`.
-        owner: Name of the layer, for messages.
+    where s is 1 if the path goes to the left child of n, and -1 otherwise. `nodes` has the
+    `v_n` and `b_n`; the classes have no rows. Scoring a few classes per example takes O(depth)
+    time. Scoring all of them takes O(num_classes) time, with memory for some `[batch,
+    num_classes]` tensors.
     """
 
     def __init__(
@@ -180,16 +154,9 @@ class TreeMatrix(LogProbabilityScorer):
     def class_log_probabilities(
         self, features: tf.Tensor, ids: tf.Tensor
     ) -> tuple[tf.Tensor, None]:
-        """Returns log-probabilities of each example's own classes; their ranks are not known.
+        """Returns log-probabilities of classes `[B, n]`, and None: their ranks are not known.
 
         The gradient of the nodes has one row per node of the paths.
-
-        Args:
-            features: Float `[B, dim]`.
-            ids: int64 `[B, n]`, padded with -1.
-
-        Returns:
-            `(log_probabilities, None)`: float32 `[B, n]`, the lowest float at padding.
         """
         leaf_of_class, shape = local_variable(self._leaf_of_class), tf.shape(ids)
         leaves = tf.where(ids >= 0, tf.gather(leaf_of_class, tf.maximum(ids, 0)), -1)

@@ -18,14 +18,7 @@ def absolute_softmax_loss(
 ) -> tf.Tensor:
     """Returns the sampled softmax loss of `|logit|` (Blanc & Rendle 2018, equations 2 and 11).
 
-    Args:
-        true_logits: Float `[B, L]`, raw.
-        sampled_logits: Float `[B, n]`, raw; the lowest float where a class has no effect.
-        log_counts: Float `[B, n]`, log of the expected counts of the sampled classes.
-        has_label: Bool `[B, L]`, False at padding.
-
-    Returns:
-        `[B]`.
+    The logits are raw. The sampled logits are the lowest float where a class has no effect.
     """
     log_partition = _log_partition(sampled_logits, log_counts)
     return sampled_softmax_loss(tf.abs(true_logits), log_partition, has_label)

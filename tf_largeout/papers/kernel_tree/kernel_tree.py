@@ -88,14 +88,8 @@ class KernelTree:
     def build(self, num_rows: int, dim: int, has_bias: bool, add_weight: AddWeight) -> None:
         """Creates the state. The first `keep_up` or `rebuild` computes the sums.
 
-        Args:
-            num_rows: Number of rows.
-            dim: Width of a row, without its bias.
-            has_bias: Whether there are biases.
-            add_weight: Function that creates a weight.
-
-        Raises:
-            ValueError: If the projection has a higher dimension than the rows.
+        `dim` is the width of a row, without its bias. A projection with a higher dimension than
+        the rows raises a ValueError.
         """
         kernel_dim = dim + has_bias
         if self.projection_dim:
@@ -121,22 +115,14 @@ class KernelTree:
     ) -> None:
         """Builds the tree from the current rows, on this replica, in O(num_rows dim^2).
 
-        Args:
-            seed: int64 `[2]`, for the projection; the same in each call.
-            embeddings: The rows, `tf.Variable` `[num_rows, dim]` of this replica: float32, or
-                bfloat16 on a CPU.
-            bias: float32 `tf.Variable` `[num_rows]`, or None for no biases.
+        `seed`, int64 `[2]`, is for the projection; it must be the same in each call.
         """
         self._upkeep.now(lambda: self._build(seed, embeddings, bias))
 
     def rows_changed(self, ids: tf.Tensor, old_rows: tf.Tensor | None = None) -> None:
-        """Records changed rows for the next `keep_up`.
+        """Records changed rows for the next `keep_up`; ids may repeat, and -1 is padding.
 
         The sums cannot be updated here, because a step changes the biases after the rows.
-
-        Args:
-            ids: Integers `[n]`. Ids may repeat; -1 is padding.
-            old_rows: Not used.
         """
         self._upkeep.rows_changed(tf.cast(ids, tf.int64))
 
@@ -147,16 +133,8 @@ class KernelTree:
 
         The first step builds the tree. Later steps sum the leaves of the rows that have
         changed, and examine some other leaves in turn. If these are not the sums of their rows,
-        the tree is built again, at most every 50 steps.
-
-        Args:
-            seed: As in `rebuild`.
-            embeddings: As in `rebuild`.
-            bias: As in `rebuild`.
-
-        Raises:
-            tf.errors.InvalidArgumentError: If rows are not finite, or so large that sums of
-                squares overflow.
+        the tree is built again, at most every 50 steps. Rows that are not finite, or whose
+        squares overflow, raise a `tf.errors.InvalidArgumentError`.
         """
 
         def update(ids: tf.Tensor) -> tf.Tensor:
@@ -178,28 +156,7 @@ class KernelTree:
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Draws rows with replacement, independently given the queries.
 
-        Args:
-            queries: float32 `[batch, dim]`.
-            labels: int64 `[batch, num_labels]`, rows whose probabilities to return, padded
-                with -1.
-            seed: int64 `[2]`.
-            num_sampled: Number of draws per query; with `shared`, of all queries together.
-            embeddings: As in `rebuild`.
-            bias: As in `rebuild`.
-            shared: Whether the queries draw one pool together.
-
-        Returns:
-            `(ids, log_q, label_log_q)`:
-
-            * `ids`: int64 `[batch, num_sampled]`, with `shared` `[num_sampled]`.
-            * `log_q`: float32 like `ids`, log of the probability of a draw. It is exact even if
-              the sums are out of date.
-            * `label_log_q`: float32 `[batch, num_labels]`, the same for the labels; 0 for
-              padding.
-
-        Raises:
-            tf.errors.InvalidArgumentError: If queries are not finite, or so large that their
-                products overflow.
+        See `kernel_tree_sample`. `num_sampled` is per query; with `shared`, for all together.
         """
         return kernel_tree_sample(
             self._kernel_queries(queries),
@@ -220,18 +177,9 @@ class KernelTree:
         embeddings: tf.Variable,
         bias: tf.Variable | None = None,
     ) -> tf.Tensor:
-        """Returns `alpha <h, w_i>^2 + 1` of some rows for all queries, with one dense product.
+        """Returns `alpha <h, w_i>^2 + 1` of rows `[n]` for all queries, `[batch, n]`.
 
         Divided by `masses`, they are the `q_i`, if the sums are up to date.
-
-        Args:
-            queries: float32 `[batch, dim]`.
-            ids: int64 `[n]`.
-            embeddings: As in `rebuild`.
-            bias: As in `rebuild`.
-
-        Returns:
-            float32 `[batch, n]`.
         """
         variable, biases = self._drawn_rows(embeddings, bias)
         rows = tf.cast(tf.gather(variable, ids), tf.float32)
@@ -248,12 +196,7 @@ class KernelTree:
         return self.alpha * tf.maximum(squares, 0) + self._num_rows
 
     def health(self) -> dict[str, Any]:
-        """Returns numbers about the tree.
-
-        Returns:
-            A dict: `built_at`, the number of the step that last summed all rows, or -1;
-            `leaf_size`; and `megabytes`, the size of the sums.
-        """
+        """Returns numbers about the tree, see `KernelTreeSampler.health`."""
         return {
             "built_at": self._upkeep.built_at(),
             "leaf_size": self._rows_per_leaf,
@@ -311,10 +254,7 @@ class KernelTree:
     def _drawn_rows(
         self, embeddings: tf.Variable, bias: tf.Variable | None
     ) -> tuple[tf.Variable, tf.Variable | None]:
-        """Returns the rows that are summed and drawn, and their biases if these are separate.
-
-        Projected rows contain their biases.
-        """
+        """Returns the rows that are summed and drawn, and their biases if not part of them."""
         rows = embeddings if self._rows is None else local_variable(self._rows)
         return rows, bias if self._projection is None else None
 
@@ -368,13 +308,7 @@ class TreeUpkeep:
         self._schedule: keras.Variable = None
 
     def build(self, num_rows: int, leaf_size: int, add_weight: AddWeight) -> None:
-        """Creates the state.
-
-        Args:
-            num_rows: Number of rows.
-            leaf_size: Number of rows of each leaf except the last.
-            add_weight: Function that creates a weight.
-        """
+        """Creates the state. Each leaf except the last has `leaf_size` rows."""
         self._num_rows, self._leaf_size = num_rows, leaf_size
         # One more each, for padding.
         flags, leaf_flags = (num_rows + 1,), (self._num_leaves + 1,)
@@ -394,11 +328,9 @@ class TreeUpkeep:
     ) -> None:
         """Counts a training step, and updates the tree before it.
 
-        Args:
-            build: Function that sums all rows. Called in the first step, and later at most
-                every 50 steps, if leaves have changed without a call of `rows_changed`.
-            update: Function of int64 ids `[n]`, padded with -1, that sums the leaves of these
-                rows and returns how many leaves had other sums. Called in the other steps.
+        `build` sums all rows, in the first step, and later at most every 50 steps, if leaves
+        have changed without a call of `rows_changed`. In other steps, `update` sums the leaves
+        of ids, int64 `[n]`, padded with -1, and returns how many leaves had other sums.
         """
         schedule = local_variable(self._schedule)
 

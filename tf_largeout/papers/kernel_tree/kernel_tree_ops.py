@@ -20,11 +20,8 @@ _CHILDREN, _WIDTH_MULTIPLE = 4, 16
 class Projection(NamedTuple):
     """Projection of the class rows to fewer dimensions before the tree sums them.
 
-    Attributes:
-        matrix: float32 variable `[projected_dim, dim]`, or with a bias
-            `[projected_dim, dim + 1]`.
-        rows: float32 variable `[num_classes, projected_dim]`, the projected class rows. The
-            ops write it.
+    `matrix` is `[projected_dim, dim]`, or with a bias `[projected_dim, dim + 1]`. The ops write
+    the projected rows to `rows`, `[num_classes, projected_dim]`.
     """
 
     matrix: VariableOrHandle
@@ -32,16 +29,7 @@ class Projection(NamedTuple):
 
 
 def kernel_tree_shape(num_classes: int, dim: int, leaf_size: int) -> tuple[int, int]:
-    """Returns the shape of the sums of a tree.
-
-    Args:
-        num_classes: Number of classes.
-        dim: Width of the rows that are summed. A bias counts as one more number.
-        leaf_size: Number of classes per leaf.
-
-    Returns:
-        `(num_nodes, width)`.
-    """
+    """Returns the shape of the sums of a tree, `(num_nodes, width)`. A bias adds 1 to `dim`."""
     nodes = total = -(-num_classes // min(leaf_size, num_classes))
     while nodes > 1:
         nodes = -(-nodes // _CHILDREN)
@@ -58,20 +46,8 @@ def kernel_tree_build(
 ) -> tf.Operation | None:
     """Builds a tree over all classes, in place, in O(num_classes dim^2).
 
-    Args:
-        embeddings: float32 variable `[num_classes, dim]`, or on a CPU bfloat16.
-        bias: float32 variable `[num_classes]`, or None. A bias is appended to each class row.
-        sums: float32 variable of `kernel_tree_shape`.
-        leaf_size: Number of classes per leaf.
-        projection: Projection of the class rows; None sums the rows themselves.
-
-    Returns:
-        The operation (None when executing eagerly).
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the shape of a variable does not match; or if a class
-            row, a bias or the projection is not finite, or so large that sums of squares
-            overflow. In these cases nothing is written.
+    A bias is appended to each class row. Embeddings may be bfloat16 on a CPU. Nothing is
+    written if a number is not finite, or so large that sums of squares overflow.
     """
     return gen_ops.largeout_kernel_tree_build(
         handle_of(embeddings),
@@ -90,22 +66,11 @@ def kernel_tree_update(
     leaf_size: int,
     projection: Projection | None = None,
 ) -> tf.Tensor:
-    """Updates the tree after some class rows have changed, in place.
+    """Updates the tree after some rows have changed; returns how many leaves have changed.
 
     The leaves of these classes and the nodes above them are summed from scratch, so rounding
     errors do not accumulate. If no other class rows have changed, the result is bit-identical
-    to that of `kernel_tree_build`.
-
-    `ids`, int64 `[num_ids]` in `[-1, num_classes)`, are the classes. They may repeat, and -1 is
-    ignored. The other arguments are those of `kernel_tree_build`.
-
-    Returns:
-        int64 scalar: the number of leaves whose sums have changed.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If an id is out of range, or for the reasons of
-            `kernel_tree_build`. Only the class rows that are read are checked: with a
-            projection those of `ids`, otherwise all rows of their leaves.
+    to that of `kernel_tree_build`. Ids may repeat, and -1 is ignored.
     """
     return gen_ops.largeout_kernel_tree_update(
         ids,
@@ -131,31 +96,13 @@ def kernel_tree_sample(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Draws classes with replacement in proportion to `alpha <h, w_c>^2 + 1`.
 
-    Args:
-        features: float32 `[batch, dim]`, projected if the tree is over projected rows.
-        labels: int64 `[batch, num_labels]` in `[-1, num_classes)`, padded with -1.
-        seed: int64 `[2]`; all 128 bits are used.
-        rows: float32 variable `[num_classes, dim]`: embeddings or projected rows. On a CPU the
-            embeddings may be bfloat16.
-        bias: float32 variable `[num_classes]`, or None. Must be None for projected rows.
-        sums: float32 variable, written by `kernel_tree_build`.
-        leaf_size: Number of classes per leaf, as passed to `kernel_tree_build`.
-        num_sampled: Number of draws per example. With `shared`, the number of draws for the
-            batch: each example makes `num_sampled / batch` of them, randomly rounded.
-        alpha: Weight of the square, above 0.
-        shared: Whether the batch shares the drawn classes. Defaults to False.
+    `num_sampled` is the number of draws per example; with `shared`, of the batch: each example
+    makes `num_sampled / batch` of them, randomly rounded.
 
     Returns:
-        `(ids, log_q, label_log_q)`:
-
-        * `ids`: int64 `[batch, num_sampled]`, or with `shared` `[num_sampled]`.
-        * `log_q`: float32, in the shape of `ids`: log of the probability that one draw of its
-          example gives the class. It is exact for the draws made, even if `sums` is stale.
-        * `label_log_q`: float32 `[batch, num_labels]`, the same for the labels; 0 for padding.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If features are not finite or their products with the
-            class rows overflow, a label is out of range, or a shape does not match.
+        `(ids, log_q, label_log_q)`: int64 `[batch, num_sampled]`, or with `shared`
+        `[num_sampled]`; float32 like `ids`, the log of the probability that one draw gives the
+        class, exact even if `sums` is stale; and the same for the labels, 0 for padding.
     """
     return gen_ops.largeout_kernel_tree_sample(
         features,

@@ -43,14 +43,9 @@ class KernelTrees(SearchShards[KernelTree]):
         return *draws.shared(num_sampled), tf.zeros(tf.shape(labels))
 
     def mean_probabilities(self, queries: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-        """Returns the mean over the queries of the `q_i` of some rows, by one dense product.
+        """Returns the mean over the queries of the `q_i` of rows `[n]`, by one dense product.
 
-        Args:
-            queries: float32 `[batch, dim]`.
-            ids: int64 `[n]`.
-
-        Returns:
-            float32 `[n]`; exact if the sums are up to date.
+        It is exact if the sums are up to date.
         """
         total = tf.reduce_sum(self._masses(queries), axis=1, keepdims=True)
 
@@ -77,18 +72,10 @@ class KernelTrees(SearchShards[KernelTree]):
 class _TreeDraws:
     """Draws for a batch of queries: a shard in proportion to its kernels, then one of its rows.
 
-    The kernels of all rows add up to Z, and those of shard s to Z_s. Row i of shard s is drawn
-    with probability `(Z_s / Z) (K(h, w_i) / Z_s)`. The reported probability is the product of
-    the two factors that the draw used, even if the sums of a tree are out of date.
-
-    Args:
-        trees: The trees.
-        queries: float32 `[batch, dim]`.
-        masses: float32 `[batch, num_shards]`, the sum of the kernels of each shard.
-        seed: int64 `[2]`.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a sum of kernels is not finite.
+    The kernels of all rows add up to Z, and those of shard s to Z_s, `masses`. Row i of shard s
+    is drawn with probability `(Z_s / Z) (K(h, w_i) / Z_s)`. The reported probability is the
+    product of the two factors that the draw used, even if the sums of a tree are out of date. A
+    sum that is not finite raises a `tf.errors.InvalidArgumentError`.
     """
 
     def __init__(
@@ -122,11 +109,7 @@ class _TreeDraws:
         return ids, log_q, label_log_q
 
     def shared(self, num_sampled: int) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draws a shared pool of `num_sampled` rows, for which the queries take turns.
-
-        Returns:
-            `(ids, log_q)`, `[num_sampled]` each.
-        """
+        """Draws a shared pool of `num_sampled` rows, for which the queries take turns."""
         batch = tf.shape(self._queries, tf.int64)[0]
         first = tf.random.stateless_uniform(
             [], self._next_seed(1), maxval=batch, dtype=tf.int64, alg="philox"
@@ -187,8 +170,7 @@ def _draw(
     """Makes one draw per entry of `asking`, and looks up the labels, within one shard.
 
     The op makes draws for each query that it gets. So it gets all queries, to look up the
-    labels, and then the queries in `asking`, to make the draws. The draws for the first part
-    are dropped.
+    labels, and then those in `asking`. The draws for the first part are dropped.
     """
     own_queries, batch = tf.gather(queries, asking), tf.shape(queries)[0]
     if labels.shape[1] == 0:

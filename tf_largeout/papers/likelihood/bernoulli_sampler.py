@@ -101,13 +101,9 @@ class BernoulliSampler(CountedSampler):
     def _hits(
         self, num_samples: int | tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the hit classes of several samples.
+        """Returns the numbers of hits of samples, and the hit classes, first in each row.
 
         Hits per class are independent and Poisson-distributed: none with probability 1 - b.
-
-        Returns:
-            `(num_hits, hits)`, int64 `[num_samples]` and `[num_samples, largest num_hits]`. The
-            hits of a sample are the first `num_hits` of its row.
         """
         cumulative, _ = self.tables()
         total = cumulative[-1]

@@ -152,18 +152,9 @@ def ranking_loss(
 ) -> tf.Tensor:
     """Returns `-mean_y mean_d log sigmoid(o_y - o_d - margin)` (Barber & Botev 2016, eq. 33).
 
-    The form "hinge" is `mean_y mean_d max(0, margin - (o_y - o_d))` (equation 32). The loss
-    uses memory for n numbers per label. Without negatives, it is 0.
-
-    Args:
-        true_logits: Float `[B, L]`, raw.
-        sampled_logits: Float `[B, n]`, raw; the lowest float for classes without effect.
-        has_label: Bool `[B, L]`, False at padding.
-        margin: How far a label should be above each negative.
-        form: "logistic" or "hinge".
-
-    Returns:
-        `[B]`.
+    The form "hinge" is `mean_y mean_d max(0, margin - (o_y - o_d))` (equation 32). The logits
+    are raw; those of classes without effect are the lowest float. The loss uses memory for n
+    numbers per label. Without negatives, it is 0.
     """
     places = tf.where(has_label)
     rows = places[:, 0]
@@ -235,20 +226,11 @@ class RankingLoss(SampledLoss):
 def black_out_loss(
     true_logits: tf.Tensor, sampled_logits: tf.Tensor, has_label: tf.Tensor
 ) -> tf.Tensor:
-    """Returns `-mean_y log p_y - sum_d log(1 - p_d)`.
+    """Returns `-mean_y log p_y - sum_d log(1 - p_d)` (Ji et al. 2016, equation 6).
 
-    p is the softmax over the labels and the sampled classes.
-
-    Ji et al. 2016, equation 6 (Barber & Botev 2016, equation 47).
-
-    Args:
-        true_logits: Float `[B, L]`, corrected.
-        sampled_logits: Float `[B, n]`, corrected; the lowest float for classes that are not
-            negatives.
-        has_label: Bool `[B, L]`, False at padding.
-
-    Returns:
-        `[B]`.
+    p is the softmax over the labels and the sampled classes. The logits are corrected; those of
+    classes that are not negatives are the lowest float. See also Barber & Botev 2016, equation
+    47.
     """
     lowest = sampled_logits.dtype.min
     logits = tf.concat([tf.where(has_label, true_logits, lowest), sampled_logits], axis=1)

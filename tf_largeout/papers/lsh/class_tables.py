@@ -82,11 +82,7 @@ class ClassTables(SearchShards[ScheduledHashTables]):
         max_lookups: int,
         seed: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `HashTables.query`.
-
-        Each shard contributes rows in proportion to its share of the entries in the query's
-        buckets.
-        """
+        """See `HashTables.query`. A shard contributes by its share of the query's entries."""
 
         def query(
             shard: Table, tables: ScheduledHashTables, own_codes: tf.Tensor
@@ -115,19 +111,10 @@ class ClassTables(SearchShards[ScheduledHashTables]):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the rows with the highest logits among the most frequent ones in the buckets.
 
-        Args:
-            codes: What `codes` returns.
-            queries: float32 `[batch, dim]`.
-            excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
-            num_candidates: Number of rows per query that are scored: those that occur most
-                often in its buckets. A query looks at up to 16 table entries per candidate.
-                Each of K shards scores `num_candidates / K` of its rows, but at least
-                `num_best`.
-            num_best: Number of rows to find, at most `num_candidates`.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[batch, num_best]`, in any order; ids are -1 if
-            a query's buckets have fewer rows.
+        `num_candidates` rows per query are scored. A query looks at up to 16 table entries per
+        candidate. Each of K shards scores `num_candidates / K` of its rows, but at least
+        `num_best`. The scores and ids, `[batch, num_best]`, are in any order; ids are -1 if a
+        query's buckets have fewer rows.
         """
         num = max(num_best, math.ceil(num_candidates / len(self.tables)))
         lookups = LOOKUPS_PER_ROW * num
@@ -153,14 +140,9 @@ class ClassTables(SearchShards[ScheduledHashTables]):
     ) -> tf.Tensor:
         """Returns how many vectors are expected in the SimHash bucket of each row, per table.
 
-        Args:
-            vectors: float32 `[n, dim]`.
-            ids: int64 `[m]`, rows, with their current values.
-            rows_of_vectors: int64 `[n]`, the rows that the vectors are, or -1. None if they are
-                not rows.
-
-        Returns:
-            float32 `[m]`: the sum over the vectors of `HashTables.collision_probability`.
+        For rows `ids`, int64 `[m]`, it is float32 `[m]`, the sum over the vectors of
+        `HashTables.collision_probability`. `rows_of_vectors` are the rows that the vectors are,
+        or -1; None if they are not rows.
         """
 
         def collisions(shard: Table, own: tf.Tensor) -> tf.Tensor:
@@ -194,19 +176,11 @@ def _is_here(shard: Table) -> bool:
 
 
 def spread_shards(sizes: tf.Tensor, num_draws: int, seed: tf.Tensor) -> tf.Tensor:
-    """Draws shards in proportion to their sizes, spread as evenly as possible.
+    """Draws shards in proportion to their sizes, spread as evenly as possible, int32.
 
     Draw i takes the shard into which the fractional part of `u + i * phi` falls, with u uniform
     and phi the golden ratio. So any consecutive draws contain about the right share of each
-    shard.
-
-    Args:
-        sizes: int64 `[num_shards]`. A shard of size 0 is not drawn, unless all are empty.
-        num_draws: Number of draws.
-        seed: int64 `[2]`.
-
-    Returns:
-        int32 `[num_draws]`.
+    shard. A shard of size 0 is not drawn, unless all are empty.
     """
     start = tf.random.stateless_uniform([], seed, dtype=tf.float64, alg="philox")
     points = (start + _GOLDEN_RATIO * tf.range(num_draws, dtype=tf.float64)) % 1
@@ -237,10 +211,6 @@ def merge_found(
         num_rows: For each shard, its number of rows.
         seed: int64 `[2]`, for the position of each shard's first row in the order; None for
             the middle of its interval.
-
-    Returns:
-        `(ids, num_filled)`: int64 `[batch, n]`, and int64 `[batch]`, the number of uniform
-        draws among them.
     """
     keys, uniform, num_found = [], [], found[0].shape[1]
     shape = [len(found), tf.shape(found[0])[0], 1]
@@ -275,8 +245,7 @@ def _cosines(vectors: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 def _directions(rows: tf.Tensor) -> tf.Tensor:
     """Returns rows of length 1, `[n, dim + 1]`.
 
-    The last number is 1 for the zero vector: it shares all hashes with other zero vectors, and
-    is at right angles to all other vectors.
+    The last number is 1 for the zero vector: it shares all hashes only with zero vectors.
     """
     norms = tf.norm(rows, axis=1, keepdims=True)
     return tf.concat([tf.math.divide_no_nan(rows, norms), tf.cast(norms == 0, tf.float32)], 1)

@@ -25,19 +25,10 @@ from tf_largeout.ops.library import gen_ops
 def hash_functions(
     kind: str, dim: int, num_hashes: int, num_tables: int, seed: tf.Tensor, bin_size: int = 8
 ) -> tf.Tensor:
-    """Draws random hash functions, for `lsh_hash`.
+    """Draws random hash functions for `lsh_hash`, an int32 vector to store as a weight.
 
-    Args:
-        kind: `"simhash"`, `"wta"` or `"dwta"`.
-        dim: Width of the vectors.
-        num_hashes: Hash values per table.
-        num_tables: Number of tables.
-        seed: int64 `[2]`; the same seed gives the same functions.
-        bin_size: For WTA and DWTA, the number of coordinates that a hash value compares: a
-            power of two from 2 to 256. Defaults to 8.
-
-    Returns:
-        int32 vector, whose length depends on the other arguments only. Store it as a weight.
+    `kind` is "simhash", "wta" or "dwta". For the last two, `bin_size` is the number of
+    coordinates that a hash value compares: a power of two from 2 to 256.
     """
     return gen_ops.largeout_hash_functions(
         seed,
@@ -58,22 +49,10 @@ def lsh_hash(
     bits: int,
     bin_size: int = 8,
 ) -> tf.Tensor:
-    """Computes the bucket of each vector in each table.
+    """Computes the bucket of each vector in each table, int32 `[n, num_tables]` below `2^bits`.
 
-    The `num_hashes` values are concatenated. If they take more than `bits` bits, they are mixed
-    such that all buckets represent the same number of combinations.
-
-    Args:
-        vectors: float `[n, dim]`.
-        functions: int32, from `hash_functions`.
-        kind: As passed to `hash_functions`.
-        num_hashes: As passed to `hash_functions`.
-        num_tables: As passed to `hash_functions`.
-        bits: Number of bits of a bucket number, at most 30.
-        bin_size: As passed to `hash_functions`.
-
-    Returns:
-        int32 `[n, num_tables]` in `[0, 2^bits)`.
+    The `num_hashes` values are concatenated. If they take more than `bits` bits, at most 30,
+    they are mixed such that all buckets represent the same number of combinations.
     """
     return gen_ops.largeout_lsh_hash(
         tf.cast(vectors, tf.float32),

@@ -73,8 +73,7 @@ class HashTableConfig:
     def get(cls, identifier: Any) -> "HashTableConfig":
         """Returns the configuration for a `HashTableConfig`, a dict of its arguments, or None.
 
-        Raises:
-            ValueError: If it is something else, or a key is not an argument.
+        Other values and other keys raise a ValueError.
         """
         if isinstance(identifier, cls):
             return identifier
@@ -94,11 +93,7 @@ def most_bits(num_rows: int) -> int:
 
 
 def checked_bin_size(value: Any) -> int:
-    """Returns the argument `bin_size` as an int.
-
-    Raises:
-        ValueError: If it is not a power of two from 2 to 256.
-    """
+    """Returns the argument `bin_size` as an int; raises a ValueError if it is not valid."""
     if is_whole(value) and value in _BIN_SIZES:
         return int(value)
     raise ValueError(
@@ -130,13 +125,7 @@ class HashTables:
 
     The state takes at most `4.4 L N` bytes, because no table has more than N / 10 buckets. If K
     hash values have more bits than a bucket number, they are mixed to fewer bits. The state and
-    the queries are on the device of the rows.
-
-    Args:
-        kind: "simhash", "dwta" or "wta", see `ops.hash_ops`.
-        num_hashes: K.
-        num_tables: L.
-        bin_size: For WTA and DWTA, how many numbers a hash value compares: a power of two.
+    the queries are on the device of the rows. `kind` and `bin_size` are those of `hash_ops`.
     """
 
     def __init__(
@@ -164,16 +153,9 @@ class HashTables:
     ) -> None:
         """Creates the state. Until the first `rebuild` all buckets are empty.
 
-        Args:
-            num_rows: Number of rows.
-            dim: Width of a row.
-            add_weight: Function that creates a weight.
-            num_rows_of_all: If the rows are a shard, the number of rows of all shards. The
-                tables then have as many buckets as tables over all rows.
-            num_parts: Number of shards on this machine.
-
-        Raises:
-            ValueError: If the tables need more memory than the machine has.
+        If the rows are a shard, the tables have as many buckets as tables over
+        `num_rows_of_all` rows; `num_parts` shards are on this machine. Tables that need more
+        memory than the machine has raise a ValueError.
         """
         self._num_rows, self._dim = num_rows, dim
         bits = self.num_hashes * bits_per_value(self.kind, self.bin_size)
@@ -199,16 +181,11 @@ class HashTables:
         self._ids = add_weight("table_ids", ids_shape, "uint32", zeros_initializer)
 
     def rebuild(self, embeddings: tf.Variable, seed: tf.Tensor) -> None:
-        """Hashes all rows again, with new functions.
+        """Hashes all rows again, with new functions; equal seeds give equal functions.
 
         Whether a row and a query share a bucket depends on the random functions. If the
         functions stayed the same, a row that shares no bucket with similar queries would be
         missed during the whole training.
-
-        Args:
-            embeddings: The rows, `tf.Variable` `[num_rows, dim]` of this replica: float32, or
-                bfloat16 on a CPU.
-            seed: int64 `[2]`; equal seeds give equal functions.
         """
         with devices.host_scope(self._functions):
             functions = self._new_functions(seed)
@@ -224,15 +201,10 @@ class HashTables:
     ) -> tf.Tensor:
         """Returns the buckets of a batch of queries, an argument of the methods below.
 
-        Args:
-            vectors: float32 `[n, dim]`: a vector per query, or one per label.
-            labels: None for one vector per query. Otherwise int64 `[batch, num_labels]`, padded
-                with -1: a query has one vector per label. `vectors` then has a row for each
-                label that is not padding, in the order of `labels`.
-            others: With `labels`, float32 `[batch, dim]`, one more vector per query; or None.
-
-        Returns:
-            int32 `[batch, k * num_tables]` for k vectors per query, -1 for those of padding.
+        They are int32 `[batch, k * num_tables]` for k vectors per query, -1 for those of
+        padding. Without `labels`, a query has one vector. With labels, int64 `[batch,
+        num_labels]`, padded with -1, `vectors` has a row for each label that is not padding, in
+        their order, and `others`, `[batch, dim]`, may have one more vector per query.
         """
         functions = local_variable(self._functions).read_value()
         codes = lsh_hash(vectors, functions, *self._family)
@@ -256,23 +228,11 @@ class HashTables:
         max_lookups: int,
         seed: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns rows that share buckets with each query, see `ops.lsh_query`.
+        """Returns rows that share buckets with each query, see `lsh_query`.
 
-        Args:
-            codes: What `codes` returns.
-            excluded: int64 `[batch, m]`, rows that a query must not find, padded with -1.
-            select: "walk" for the rows that occur first in the buckets, "frequent" for those
-                that occur most often.
-            num_found: Number of distinct rows per query.
-            max_lookups: The most table entries that a query reads. "frequent" reads at least 8
-                per table: with fewer entries than tables, it would find nothing.
-            seed: int64 `[2]`, for the start of a walk, and for the uniform draws that complete
-                the result if a query finds too few rows. None, without uniform draws, is
-                possible only for "frequent".
-
-        Returns:
-            `(ids, num_filled)`: int64 `[batch, num_found]`, padded with -1; and int32
-            `[batch]`, the number of uniform draws.
+        `max_lookups` is the most table entries that a query reads. "frequent" reads at least 8
+        per table: with fewer entries than tables, it would find nothing. A `seed` of None,
+        without the uniform draws that complete a result, is possible only for "frequent".
         """
         no_seed = tf.zeros([2], tf.int64)
         if select == "frequent":
@@ -289,11 +249,7 @@ class HashTables:
         )
 
     def num_entries(self, codes: tf.Tensor) -> tf.Tensor:
-        """Returns the number of entries in the buckets of each query, int64 `[batch]`.
-
-        Args:
-            codes: As in `query`.
-        """
+        """Returns the number of entries in the buckets of each query, int64 `[batch]`."""
         offsets = local_variable(self._offsets)
         tables = tf.range(tf.shape(codes)[1]) % self.num_tables
         places = tf.stack([tf.zeros_like(codes) + tables, tf.maximum(codes, 0)], axis=-1)
@@ -305,29 +261,11 @@ class HashTables:
     def draw(
         self, codes: tf.Tensor, seed: tf.Tensor, num_drawn: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draws from all entries in the buckets of a batch, each with the same probability.
-
-        Args:
-            codes: As in `query`.
-            seed: int64 `[2]`.
-            num_drawn: Number of draws.
-
-        Returns:
-            `(ids, num_entries)`: int64 `[num_drawn]`, where rows may repeat, or -1 if there are
-            no entries; and int64 scalar E. The expected count of a row with M of the E entries
-            is `num_drawn * M / E`.
-        """
+        """Draws from all entries in the buckets of a batch, see `lsh_pool`."""
         return lsh_pool(*self._variables(), codes, seed, num_drawn)
 
     def fresh_share(self, embeddings: tf.Variable) -> tf.Tensor:
-        """Estimates the share of entries that are in the right buckets for the current rows.
-
-        Args:
-            embeddings: As in `rebuild`.
-
-        Returns:
-            float32 scalar in [0, 1].
-        """
+        """Estimates the share of entries that are in the right buckets for the current rows."""
         ids = tf.range(_NUM_PROBES, dtype=tf.int64) * self._num_rows // _NUM_PROBES
         codes = self.codes(tf.cast(tf.gather(embeddings, ids), tf.float32))
         return lsh_fresh_share(*self._variables(), codes, ids)
@@ -341,13 +279,7 @@ class HashTables:
         """Returns the probability that vectors share a bucket of one table, for SimHash.
 
         This is `(1 - theta / pi)^K` for the angle theta (Charikar 2002), if K is at most
-        `most_bits`.
-
-        Args:
-            cosine: Float tensor, the cosines of the angles; clipped to [-1, 1].
-
-        Returns:
-            Tensor of that shape.
+        `most_bits`. Cosines are clipped to [-1, 1].
         """
         agree = 1 - tf.acos(tf.clip_by_value(cosine, -1.0, 1.0)) / math.pi
         return agree**self.num_hashes
@@ -383,15 +315,9 @@ class ScheduledHashTables(HashTables):
 
     The first training step builds. If a rebuild comes d steps after the previous one, the next
     one comes `growth * d` steps later (Daghaghi et al. 2021, section 3.3), because weights
-    change less and less. So rebuild i is at step `every (growth^i - 1) / (growth - 1)`, and a
-    run of n steps has about `log(1 + n (growth - 1) / every) / log(growth)` rebuilds. Also,
-    every `every` steps, the tables are rebuilt if they no longer fit the rows, as after weights
-    were set directly. The state is a weight, so a resumed run rebuilds in the same steps as an
-    uninterrupted one.
-
-    Args:
-        config: The configuration of the tables.
-        num_hashes: K.
+    change less and less; see `HashTableConfig`. Also, every `every` steps, the tables are
+    rebuilt if they no longer fit the rows, as after weights were set directly. The state is a
+    weight, so a resumed run rebuilds in the same steps as an uninterrupted one.
     """
 
     def __init__(self, config: HashTableConfig, num_hashes: int) -> None:
@@ -408,11 +334,8 @@ class ScheduledHashTables(HashTables):
     ) -> None:
         """Counts a training step, and first rebuilds the tables if that is due.
 
-        Args:
-            seed: int64 `[2]`, the seed of the run. The hash functions depend only on it and on
-                the step.
-            embeddings: As in `rebuild`.
-            bias: Not used: hashes compare directions.
+        The hash functions depend only on the seed of the run and the step. Hashes compare
+        directions, so they do not use the biases.
         """
         schedule = local_variable(self._schedule)
 
@@ -436,13 +359,7 @@ class ScheduledHashTables(HashTables):
     def rebuild_now(
         self, seed: tf.Tensor, embeddings: tf.Variable, bias: tf.Variable | None = None
     ) -> None:
-        """Rebuilds outside the schedule; the next interval starts at this step.
-
-        Args:
-            seed: As in `keep_up`.
-            embeddings: As in `keep_up`.
-            bias: Not used.
-        """
+        """Rebuilds outside the schedule; the next interval starts at this step."""
         schedule = local_variable(self._schedule)
         step = schedule.read_value()[0]
         self._rebuild_in(step, seed, embeddings)
@@ -468,10 +385,7 @@ class ScheduledHashTables(HashTables):
 def health_of(parts: Sequence[HashTables]) -> dict[str, Any]:
     """Returns the sizes of the buckets of tables, those of several shards added up.
 
-    Returns:
-        A dict: `num_tables`, `num_hashes` and `num_buckets` per table; the sizes `mean_bucket`
-        and `largest_bucket`; `empty_bucket_share`; and `median_bucket_of_a_class`, the size
-        that the buckets of half of the rows do not exceed.
+    See `LSHSampler.health`.
     """
     sizes = np.sum([part.bucket_sizes() for part in parts], axis=0)
     return {

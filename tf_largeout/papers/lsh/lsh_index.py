@@ -27,14 +27,7 @@ _SEED = (0, 0)  # fixed, so that changed rows are hashed by the same functions
 class HashedRows(Search):
     """Class rows, and hash tables of them.
 
-    Args:
-        rows: The class rows.
-        tables: Hash tables of them.
-        num_candidates: Number of classes to score per query.
-        max_lookups: Largest number of bucket entries that a query reads.
-
-    Attributes:
-        rows, tables: As above.
+    A query scores `num_candidates` classes, and reads at most `max_lookups` bucket entries.
     """
 
     def __init__(
@@ -77,19 +70,10 @@ class HashedRows(Search):
         k: int | tf.Tensor,
         exclude: tf.Tensor | None = None,
     ) -> Answer:
-        """Returns the best classes, scored by `scorer`, for an export.
+        """Returns the best classes, scored by `scorer`, for an export, as `best_left` does.
 
         With an integer `k`, it finds the classes that `top_k` finds. If `k` is a tensor, the
         number of candidates is fixed, and a `k` above it scores all classes.
-
-        Args:
-            scorer: Scores the classes; it has these rows.
-            queries: float32 `[B, dim]`, finite.
-            k: From 1 to the number of classes.
-            exclude: int64 `[B, n]`; ids that are not classes exclude nothing. Or None.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
         """
         of_buckets = functools.partial(self._best_of_buckets, scorer, queries, k, exclude)
         of_all = functools.partial(self._best_of_all, scorer, queries, k, exclude)

@@ -33,14 +33,8 @@ def lsh_build(
 ) -> tf.Operation | None:
     """Hashes all class rows and writes the tables, in place.
 
-    The time is O(num_classes · num_tables). It needs the memory of one and a half tables in
-    addition to the variables. Concurrent readers see either the old or the new tables.
-
-    `embeddings` is a variable `[num_classes, dim]`: float32, or bfloat16 on a CPU. The other
-    arguments are those of `hash_ops.lsh_hash`.
-
-    Returns:
-        The operation (None when executing eagerly).
+    It needs the memory of one and a half tables in addition to the variables. Concurrent
+    readers see either the old or the new tables.
     """
     return gen_ops.largeout_lsh_build(
         handle_of(embeddings),
@@ -68,28 +62,14 @@ def lsh_query(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds distinct classes that share buckets with each example, except its labels.
 
-    Time and memory are O(num_sampled + max_lookups + number of codes) per example. They do not
-    depend on the number of classes, even if all classes are in one bucket.
-
-    Args:
-        offsets: uint32 variable `[num_tables, 2^bits + 1]`.
-        ids: uint32 variable `[num_tables, num_classes]`.
-        codes: int32 `[batch, n * num_tables]`.
-        labels: int64 `[batch, num_labels]`, padded with -1.
-        seed: int64 `[2]`.
-        select: "walk" goes through the example's buckets, from a random bucket and position,
-            and takes the first classes (Daghaghi et al. 2021). "frequent" takes the classes
-            that occur in most of the buckets, in descending order of their count; in a tie for
-            the last places, lower ids win (Vijayanarasimhan et al. 2015).
-        num_sampled: Number of classes per example.
-        max_lookups: Maximum number of table entries to read per example.
-        fill: Whether to add uniform draws if an example finds too few classes. With False, the
-            result of such an example is padded with -1, and all examples use the same random
-            numbers.
+    Time and memory are O(num_sampled + max_lookups + number of codes) per example. With
+    `select` "walk", an example goes through its buckets, from a random bucket and position, and
+    takes the first classes (Daghaghi et al. 2021). "frequent" takes the classes that occur in
+    most of the buckets; lower ids win ties for the last places (Vijayanarasimhan et al. 2015).
 
     Returns:
-        `(sampled, num_filled)`: int64 `[batch, num_sampled]`, padded with -1 if there are too
-        few classes that are not labels; int32 `[batch]`, the number of uniform draws.
+        `(sampled, num_filled)`: int64 `[batch, num_sampled]`, completed by uniform draws if
+        `fill`, or else padded with -1; and int32 `[batch]`, the number of uniform draws.
     """
     return gen_ops.largeout_lsh_query(
         handle_of(offsets),
@@ -114,9 +94,9 @@ def lsh_pool(
     """Draws uniformly, with replacement, from all entries in the buckets of a batch.
 
     Returns:
-        `(sampled, num_entries)`: int64 `[num_sampled]`, where classes may repeat, all -1 if
-        there are no entries; int64 scalar E, the number of entries. The expected count of a
-        class with M of the E entries is `num_sampled · M / E`.
+        `(sampled, num_entries)`: int64 `[num_sampled]`, all -1 if there are no entries; and
+        int64 scalar E. The expected count of a class with M of the E entries is
+        `num_sampled · M / E`.
     """
     return gen_ops.largeout_lsh_pool(
         handle_of(offsets), handle_of(ids), codes, seed, num_sampled=num_sampled
@@ -126,20 +106,10 @@ def lsh_pool(
 def union_of_lists(
     lists: tf.Tensor, seed: tf.Tensor, num_classes: int, num_sampled: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Merges lists: takes the first class of each list, then the second of each, and so on.
+    """Takes the first class of each list `[batch, width]`, then the second of each, and so on.
 
-    It drops repeats, and stops at `num_sampled` distinct classes.
-
-    Args:
-        lists: int64 `[batch, width]`, best first, padded with -1.
-        seed: int64 `[2]`, for the uniform draws.
-        num_classes: Number of classes.
-        num_sampled: Number of distinct classes to return.
-
-    Returns:
-        `(sampled, num_filled)`: int64 `[num_sampled]`, with uniform draws if the lists have
-        too few classes, padded with -1 if `num_sampled` exceeds `num_classes`; and an int64
-        scalar, the number of uniform draws.
+    It drops repeats, and stops at `num_sampled` distinct classes. If the lists have too few, it
+    adds uniform draws, whose number it also returns.
     """
     return gen_ops.largeout_union_of_lists(
         lists, seed, num_classes=num_classes, num_sampled=num_sampled
@@ -149,10 +119,9 @@ def union_of_lists(
 def lsh_fresh_share(
     offsets: VariableOrHandle, ids: VariableOrHandle, codes: tf.Tensor, row_ids: tf.Tensor
 ) -> tf.Tensor:
-    """Computes the share of table entries that match the current codes of their classes.
+    """Returns the share of entries that match the current codes of classes; 1 without classes.
 
-    `codes`, int32 `[num_rows, num_tables]`, are the current codes of the classes `row_ids`,
-    int64 `[num_rows]`. Returns a float32 scalar in `[0, 1]`; 1 without classes.
+    `codes`, int32 `[num_rows, num_tables]`, are those of the classes `row_ids`.
     """
     return gen_ops.largeout_lsh_fresh_share(handle_of(offsets), handle_of(ids), codes, row_ids)
 

@@ -328,12 +328,10 @@ class LSHSampler(HardNegativeSampler):
 class _Queries(NamedTuple):
     """The queries of a batch.
 
-    Attributes:
-        vectors: float32 `[n, dim]`: the features of each example, the embeddings of all labels,
-            or first the features and then the embeddings.
-        codes: Their buckets, see `HashTables.codes`.
-        classes: int64 `[n]`, the labels whose embeddings the vectors are, and -1 for features;
-            None if all are features.
+    `vectors`, `[n, dim]`, are the features of each example, the embeddings of all labels, or
+    first the features and then the embeddings. `codes` are their buckets. `classes`, int64
+    `[n]`, are the labels whose embeddings the vectors are, and -1 for features; None if all are
+    features.
     """
 
     vectors: tf.Tensor
