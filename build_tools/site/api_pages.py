@@ -31,7 +31,7 @@ _INTERNAL = (
     *("take_loss", "top_k_of", "uncapped", "width_of"),
 )
 # Methods that authors of subclasses need. Only the base classes show them.
-_OF_INTERFACES = ("counted_examples", "queries", "search", "variables")
+_OF_INTERFACES = ("queries", "search", "variables")
 
 
 def on_config(config):
