@@ -16,19 +16,11 @@ Best = tuple[tf.Tensor, tf.Tensor]
 def highest(
     scores: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor, keys: tf.Tensor | None = None
 ) -> Best:
-    """Returns the `k` classes with the highest scores.
+    """Returns the `k` classes with the highest scores, `[B, k]`, best first.
 
     If scores are equal, the class that comes first wins. To merge the best results of several
-    blocks or shards of classes, concatenate them and call this function.
-
-    Args:
-        scores: float32 `[B, m]`.
-        ids: Integer `[B, m]`, the classes.
-        k: At most m.
-        keys: `[B, m]`, ranks the classes instead of `scores`; or None.
-
-    Returns:
-        `(scores, ids)`: `[B, k]`, best first.
+    blocks or shards of classes, concatenate them and call this function. `keys`, `[B, m]`, rank
+    the classes instead of the scores.
     """
     best, places = tf.math.top_k(scores if keys is None else keys, k)
     if keys is not None:
@@ -42,15 +34,10 @@ def are_large(queries: tf.Tensor) -> tf.Tensor:
 
 
 def without_overflow(queries: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
-    """Returns `scores`, or raises an error if one of them has overflowed.
+    """Returns scores `[B, k]`, or raises an InvalidArgumentError if one of them has overflowed.
 
-    Args:
-        queries: float32 `[B, dim]`, finite.
-        scores: float32 `[B, k]`, scores of classes.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If a score is infinite, or -infinite for a large query
-            (see `are_large`). For other queries, -infinity may be the bias of a class.
+    A score has overflowed if it is infinite, or -infinite for a large query (see `are_large`).
+    For other queries, -infinity may be the bias of a class.
     """
     is_low = are_large(queries)[:, tf.newaxis] & (scores == NOTHING)
     lost = tf.where((scores == -NOTHING) | is_low, scores, 0.0)
@@ -64,19 +51,10 @@ def search_without(
     exclude: tf.Tensor | None,
     k: int | tf.Tensor,
 ) -> Best:
-    """Returns the `k` best classes of a search that are not excluded.
+    """Returns the `k` best classes of a search that are not excluded, as `best_left` does.
 
-    Of the best `k + n` classes, at most `n` are excluded.
-
-    Args:
-        search: A function of the number of classes to find. It returns scores and ids, best
-            first.
-        most: How many classes there are.
-        exclude: int64 `[B, n]`, where negative ids exclude nothing; or None.
-        k: At least 1.
-
-    Returns:
-        As `best_left`.
+    Of the best `k + n` classes, at most `n` are excluded. `search` is a function of the number
+    of classes to find, at most `most`.
     """
     count = k if exclude is None else k + tf.shape(exclude)[1]
     return best_left(*search(tf.minimum(count, most)), exclude, k)
@@ -87,14 +65,9 @@ def best_left(
 ) -> Best:
     """Drops the excluded classes from ranked results, and returns the first `k` of the others.
 
-    Args:
-        scores: float32 `[B, m]`, best first.
-        ids: int64 `[B, m]`, their classes; -1 where there is none, last.
-        exclude: int64 `[B, n]`, where negative ids exclude nothing; or None.
-        k: At least 1.
-
-    Returns:
-        `(scores, ids)`: float32 and int64 `[B, k]`, in their order, padded with -inf and -1.
+    `ids`, `[B, m]`, are -1 where there is no class, last. `exclude` is int64 `[B, n]`; negative
+    ids exclude nothing. The results, `[B, k]`, keep their order and are padded with -inf and
+    -1.
     """
     padding = [[0, 0], [0, k]]
     scores = tf.pad(scores, padding, constant_values=NOTHING)

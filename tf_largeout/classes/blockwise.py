@@ -20,10 +20,7 @@ Fold = Callable[[BlockFunction, Any], Any]
 def block_size(batch: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:
     """Returns, as int64, how many classes a block has if its numbers take about 16 MiB.
 
-    Args:
-        batch: Number of examples.
-        dim: Width of their features.
-        width: How many numbers are computed from each score.
+    `width` numbers are computed from each score; `dim` is the width of the features.
     """
     numbers = tf.maximum(batch * tf.maximum(width, 1), dim)
     block = tf.maximum(_NUMBERS_OF_A_BLOCK // tf.maximum(numbers, 1), _LEAST_IN_BLOCK)
@@ -40,13 +37,8 @@ def fold_blocks(
 ) -> Any:
     """Calls `function(state, logits, ids)` for blocks of classes; returns the last state.
 
-    Args:
-        logits_of: Function of ids, int64 `[n]`; returns their logits, float32 `[B, n]`.
-        block: int64, how many classes a block has.
-        num_classes: Number of classes.
-        classes: int64 `[m]`, rising: the only classes of the blocks; None for all classes.
-        function: As in `ClassScorer.fold_logits`.
-        state: The first state.
+    `logits_of` computes the logits `[B, n]` of ids, int64 `[n]`. `classes`, int64 `[m]`,
+    rising, are the only classes of the blocks; None for all.
     """
     count = num_classes if classes is None else tf.size(classes, tf.int64)
 
@@ -66,15 +58,9 @@ def fold_blocks(
 def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Returns how many classes rank above each label; equal scores rank by the lower id.
 
-    Args:
-        fold: `ClassScorer.fold_logits` of some features. It must have the same blocks as the
-            fold that computed `true_scores`, so that equal class rows have equal scores.
-        labels: int64 `[B, L]`, padded with -1.
-        true_scores: float32 `[B, L]`, the scores of the labels.
-        num_classes: The number of all classes.
-
-    Returns:
-        int64 `[B, L]`; `num_classes` at padding and where the score is NaN or -inf.
+    `fold` is `ClassScorer.fold_logits` of some features. It must have the same blocks as the
+    fold that computed `true_scores`, so that equal class rows have equal scores. The ranks are
+    int64 `[B, L]`; `num_classes` at padding and where the score is NaN or -inf.
     """
     own, own_ids = true_scores[:, :, tf.newaxis], labels[:, :, tf.newaxis]
 
@@ -94,14 +80,7 @@ def top_k(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the `k` classes with the highest scores; for equal scores, lower ids first.
 
-    Args:
-        fold_logits: `ClassScorer.fold_logits`, or a function like it.
-        features: float32 `[B, dim]`.
-        k: Between 0 and the number of classes.
-        classes: As in `fold_logits`.
-
-    Returns:
-        `(scores, ids)`: float32 and int64 `[B, k]`, best first; -inf in place of NaN.
+    `k` is between 0 and the number of classes. Scores have -inf in place of NaN.
 
     Raises:
         tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.

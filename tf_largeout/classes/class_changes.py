@@ -14,7 +14,8 @@ from tf_largeout.variables.class_rows import row_blocks, set_rows
 class ClassChange:
     """New ids for the classes of a layer, when classes are removed and added.
 
-    New class i is old class `kept[i]` if i is below `len(kept)`. The other classes are new.
+    New class i is old class `kept[i]` if i is below `len(kept)`. The other `num_new` classes
+    are new.
 
     Args:
         num_before: Number of classes before.
@@ -22,13 +23,6 @@ class ClassChange:
         kept: Distinct old ids `[k]`, k at most `num_classes`; None for all below `num_classes`,
             which keep their ids.
         features: Features of the new classes, for an `ItemTower`; or None.
-
-    Attributes:
-        num_before: As given.
-        num_classes: As given.
-        kept: int64 `[k]`.
-        features: As given.
-        num_new: Number of new classes.
 
     Raises:
         ValueError: If `num_classes` is out of range, or `kept` is not a vector of distinct old
@@ -66,12 +60,7 @@ class ClassChange:
         return ids
 
     def moved(self, values: np.ndarray, of_new: float) -> np.ndarray:
-        """Returns `values`, `[num_before]`, in the order of the new ids, `[num_classes]`.
-
-        Args:
-            values: One number per class.
-            of_new: The number for new classes.
-        """
+        """Returns numbers of the old classes by the new ids; `of_new` for new classes."""
         return np.pad(values[self.kept], (0, self.num_new), constant_values=of_new)
 
     def move_rows(
@@ -82,11 +71,8 @@ class ClassChange:
     ) -> None:
         """Sets a variable to the class rows of another one, in the order of the new ids.
 
-        Args:
-            before: `[num_before, ...]`.
-            after: `[num_classes, ...]`.
-            new_rows: Its last rows belong to the new classes. None keeps the rows of `after`
-                for them.
+        The last rows of `new_rows` belong to the new classes. None keeps the rows of `after`
+        for them.
         """
         # In blocks, because a copy of all rows may not fit into memory.
         for first, end in row_blocks((len(self.kept), *after.shape[1:])):
@@ -99,12 +85,7 @@ class ClassChange:
     def copy(self, before: keras.Variable, after: keras.Variable) -> None:
         """Sets a variable that does not depend on the classes to the value of another one.
 
-        Args:
-            before: The old variable.
-            after: The new variable.
-
-        Raises:
-            ValueError: If their shapes differ.
+        Other shapes raise a ValueError.
         """
         if tuple(before.shape) != tuple(after.shape):
             raise ValueError(

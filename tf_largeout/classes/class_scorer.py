@@ -33,15 +33,12 @@ from tf_largeout.variables.class_rows import on_each
 class ClassStatistics:
     """Exact statistics over all classes of a batch of `B` examples with `L` labels each.
 
-    Args:
-        log_partition: As below.
-        true_logits: As below.
-        ranks: As below, or a function that computes them, in another pass over the classes;
-            None if they are not known.
-
     Attributes:
         log_partition: float32 `[B]`, log of the sum over classes of `exp(score)`.
         true_logits: float32 `[B, L]`, scores of the labels; 0 at padding.
+        ranks: int64 `[B, L]`, how many classes score higher than the label, `num_classes` at
+            padding; None if not known. Of equal scores, the lower id ranks higher. The argument
+            can be a function that computes them when they are read, in another pass.
     """
 
     def __init__(
@@ -54,10 +51,7 @@ class ClassStatistics:
 
     @functools.cached_property
     def ranks(self) -> tf.Tensor | None:
-        """int64 `[B, L]`, how many classes score higher than the label; None if not known.
-
-        Of equal scores, the lower id ranks higher. `num_classes` at padding.
-        """
+        """See the class."""
         return self._ranks() if callable(self._ranks) else self._ranks
 
 
@@ -100,11 +94,7 @@ class ClassScorer:
     is_rounded = False
 
     def with_form(self, **changes: Any) -> Self:
-        """Returns the same classes, whose scores have another form.
-
-        Args:
-            **changes: The attributes of `LogitForm` that change, such as `rank_by`.
-        """
+        """Returns the same classes, with `changes` in the `LogitForm` of their scores."""
         other = copy.copy(self)
         other.form = dataclasses.replace(self.form, **changes)
         return other
@@ -112,8 +102,7 @@ class ClassScorer:
     def shards(self) -> list[Table]:
         """Returns the tables of the class rows, over which search structures are built.
 
-        Raises:
-            ValueError: If the rows are not in variables.
+        If the rows are not in variables, it raises a ValueError.
         """
         raise self._missing("shards")
 
@@ -130,14 +119,9 @@ class ClassScorer:
         return None
 
     def require_rows(self, received: str, ranking: str = "logit") -> RowSource:
-        """Returns `product_rows` for an export.
+        """Returns `product_rows` for an export; a ValueError if it has none for `ranking`.
 
-        Args:
-            received: The argument that needs them, and its value, for the message.
-            ranking: The ranking that the argument must support; it supports "logit".
-
-        Raises:
-            ValueError: If there are none, or the ranking is another one.
+        `received` is the argument that needs them, and its value. It supports only "logit".
         """
         rows, name = self.product_rows(), received.partition("=")[0]
         if ranking == "logit" and rows is not None:
@@ -165,22 +149,17 @@ class ClassScorer:
         raise self._missing("values")
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns the logits of all classes, `[..., num_classes]`, in the dtype of `features`.
+        """Returns the logits of all classes, in the dtype of the features `[..., dim]`.
 
-        It uses only stateless TensorFlow operations. TensorFlow prunes them if nothing uses the
-        logits.
+        They are stateless TensorFlow operations, which TensorFlow prunes if they are unused.
         """
         raise self._missing("logits")
 
     def dots(self, features: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """Returns the logits of each example's own classes, see `ops.row_dots`.
 
-        Args:
-            features: Float `[B, dim]`.
-            ids: int64 `[B, n]`, padded with -1.
-
-        Returns:
-            float32 `[B, n]`; the lowest float, without a gradient, at padding.
+        Ids and logits are `[B, n]`. Padding is -1, with the lowest float as logit, without a
+        gradient.
         """
         raise self._missing("dots")
 
@@ -189,17 +168,9 @@ class ClassScorer:
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Returns `dots`, and the rows and biases of classes that all examples share.
 
-        Samples are scored by it. The scores of the shared classes are `form.scores` of the
-        products with their rows, plus their biases.
-
-        Args:
-            features: As in `dots`.
-            ids: As in `dots`.
-            shared_ids: int64 `[m]`.
-
-        Returns:
-            `(scores, rows, biases)`: float32 `[B, n]`, `[m, dim]` and `[m]`, zeros if the
-            classes have no biases.
+        Samples are scored by it. The scores of the shared classes, int64 `[m]`, are
+        `form.scores` of the products with their rows, `[m, dim]`, plus their biases, `[m]`,
+        zeros if the classes have none.
         """
         raise self._missing("dots_and_rows")
 
@@ -244,11 +215,10 @@ class ClassScorer:
         Args:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
-            compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`.
+            compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`. Classes that do
+                not
+                support it raise a ValueError.
             training: Whether the step trains: gradients are needed, and ranks rarely.
-
-        Raises:
-            ValueError: If the classes do not support this `compute_dtype`.
         """
         self._require_float32(compute_dtype)
         fold = functools.partial(self.fold_logits, features, width=tf.shape(labels)[1])
@@ -295,17 +265,10 @@ class ClassScorer:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns `log sum_c exp(f(o_c))` and `f(o_y)`, with gradients, in O(num_classes).
 
-        Gradients of the class embeddings and biases are dense.
-
-        Args:
-            features: float32 `[B, dim]`.
-            labels: int64 `[B, L]`, padded with -1.
-            function: Differentiable elementwise function f.
-            others_only: Whether the sum leaves out the labels of the example.
-
-        Returns:
-            float32 `[B]`, the lowest float if no class is left, and float32 `[B, L]`, 0 at
-            padding.
+        f is elementwise and differentiable. Gradients of the class embeddings and biases are
+        dense. The results are float32 `[B]`, the lowest float if no class is left, and float32
+        `[B, L]`, 0 at padding. With `others_only`, the sum leaves out the labels of the
+        example.
         """
         raise self._missing("exact_scores")
 
@@ -314,13 +277,8 @@ class ClassScorer:
     ) -> tf.Tensor:
         """Returns the sum of `function(logit)` over all classes, float32 `[B]`.
 
-        Args:
-            features: Float `[B, dim]`.
-            function: Elementwise and differentiable.
-            training: Whether gradients are needed.
-
-        Raises:
-            ValueError: In training, if the classes support only sums without gradients.
+        The function is elementwise and differentiable. In training, which needs gradients, it
+        raises a ValueError if the classes support only sums without gradients.
         """
         if training:
             raise ValueError(
@@ -337,11 +295,7 @@ class ClassScorer:
     def log_partitions(
         self, features: tf.Tensor, log_weight: Elementwise | None = None
     ) -> tf.Tensor:
-        """Returns the log of the sum over all classes of `exp(f(logit))`, float32 `[B]`.
-
-        It takes one pass over the classes. `log_weight` is the elementwise function f; None is
-        the identity.
-        """
+        """Returns the log of the sum over all classes of `exp(log_weight(logit))`, `[B]`."""
         batch = tf.shape(features)[0]
         if log_weight is None:
             return self.statistics(features, tf.zeros([batch, 0], tf.int64)).log_partition
@@ -358,12 +312,7 @@ class ClassScorer:
     def top_k(self, features: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the `k` classes with the highest logits, exactly, see `ops.class_top_k`.
 
-        Args:
-            features: float32 `[B, dim]`, finite.
-            k: Between 1 and `num_classes`.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first; lower ids win ties.
+        Features must be finite. Scores and ids are `[B, k]`, best first; lower ids win ties.
         """
         return self.top_k_of(features, None, k)
 
@@ -372,23 +321,17 @@ class ClassScorer:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Like `top_k`, of some classes, int64 `[m]`, rising; None for all; k is at most m.
 
-        Only the rows of those classes are read.
-
-        Raises:
-            tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
+        Only the rows of those classes are read. Features that are not finite, and scores that
+        overflow, raise a `tf.errors.InvalidArgumentError`.
         """
         fold = self.with_form(cap=None).fold_logits
         scores, ids = blockwise.top_k(fold, features, k, classes)
         return self.form.capped(scores), ids
 
     def ranked_by(self, ranking: str) -> Self:
-        """Returns the classes, scored by the values that rank them.
+        """Returns the classes, scored by the values that rank them, see `LogitForm.rank_by`.
 
-        Args:
-            ranking: "logit"; "absolute" for `|logit|`; or "taylor" for `|1 + logit|`.
-
-        Raises:
-            ValueError: If the scores are log-probabilities and `ranking` is not "logit".
+        If the scores are log-probabilities, other values than "logit" raise a ValueError.
         """
         if ranking == self.form.rank_by:
             return self
@@ -441,11 +384,7 @@ class RowScorer(ClassScorer):
         return self.source.shards()
 
     def variables(self) -> Products:
-        """Returns the variables of the one table, see `Table.variables`.
-
-        Raises:
-            ValueError: If there are several tables, or as `Table.variables`.
-        """
+        """Returns the `Table.variables` of the one table; a ValueError if there are several."""
         tables = self.source.tables()
         if len(tables) > 1:
             raise ValueError(
@@ -685,13 +624,11 @@ class ClassMatrix(RowScorer):
 
     Args:
         embeddings: Keras variable `[num_classes, dim]`, one row per class. It belongs to the
-            output layer, or to the embedding layer whose table it shares.
+            output layer, or to the embedding layer whose table it shares. Rows in bfloat16 on a
+            GPU raise a ValueError.
         bias: Keras variable `[num_classes]`, or None.
         owner: Name of the layer, for messages.
         is_packed: See `Table`.
-
-    Raises:
-        ValueError: If rows in bfloat16 are on a GPU.
     """
 
     def __init__(

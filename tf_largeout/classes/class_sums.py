@@ -21,13 +21,8 @@ class DenseRows:
 
     The logits are `<w_c, h_b> + b_c`. Sums have first-order gradients with respect to the
     features, the rows and the biases. Those of the rows and biases are dense. The backward pass
-    computes the logits again, so `[B, n]` is never in memory.
-
-    Attributes:
-        shard: The range of the classes.
-        rows: float32 `[n, dim]`.
-        bias: float32 `[n]`, or None.
-        as_read: Returns rows `[..., dim]` in the form in which they are scored.
+    computes the logits again, so `[B, n]` is never in memory. `as_read` returns rows `[...,
+    dim]` in the form in which they are scored.
     """
 
     shard: RowShard
@@ -48,16 +43,9 @@ class DenseRows:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns `log sum_c exp(s_c)` and `sum_c term(s_c)` over the scores s_c of the rows.
 
-        Args:
-            features: float32 `[B, dim]`.
-            function: Differentiable elementwise function that computes scores from logits.
-            term: Differentiable elementwise function; None sums nothing.
-            left_out: int64 `[B, L]`, rows that the first sum of each example leaves out, padded
-                with -1; or None. It cannot be combined with `term`.
-
-        Returns:
-            Two float32 tensors `[B]`. The first is the lowest float if no class is left. The
-            second is 0 without a `term`.
+        `function` computes scores from logits. The first sum of an example leaves out the rows
+        `left_out`, int64 `[B, L]`, padded with -1, which cannot be combined with `term`. It is
+        the lowest float if no class is left. The second is 0 without a `term`.
         """
         sums = _BlockSums(self.as_read, function, term, left_out)
 
@@ -197,12 +185,7 @@ def _block_size(features: tf.Tensor) -> tf.Tensor:
 
 
 def _gathered(values: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns `tf.gather(values, ids)`, with a gradient that is a dense tensor.
-
-    Args:
-        values: float32 `[n, ...]`.
-        ids: int64, of any shape.
-    """
+    """Returns `tf.gather(values, ids)`, with a gradient that is a dense tensor."""
 
     @tf.custom_gradient
     def compute(values: tf.Tensor) -> Any:

@@ -29,23 +29,10 @@ def exact_top_k(
     """Returns the `k` classes with the highest scores that the filters leave, exactly.
 
     Lower ids win ties. With `exclude` it finds the best `k + n` classes and drops the excluded
-    ones, which are at most `n`. With `allowed` it scores only those classes, in blocks.
-
-    Args:
-        scorer: Scores the classes.
-        queries: float32 `[..., dim]`.
-        k: At least 1.
-        exclude: Integer ids `[..., n]`, as `exclusions` takes them; or None.
-        allowed: Integer ids `[m]`, as `allowances` takes them; or None for all classes.
-
-    Returns:
-        `(scores, ids)`: float32 and int64 `[..., k]`, best first, padded with -inf and -1 where
-        fewer than `k` classes are left.
-
-    Raises:
-        ValueError: If a filter does not contain integers, or has the wrong shape.
-        tf.errors.InvalidArgumentError: If an id of a filter is out of range, or the features
-            are not finite.
+    ones, which are at most `n`. With `allowed` it scores only those classes, in blocks. For
+    queries `[..., dim]`, the scores and ids are `[..., k]`, best first, padded with -inf and
+    -1. The errors are those of `exclusions` and `allowances`, and one for features that are not
+    finite.
     """
     queries = tf.convert_to_tensor(queries)
     flat, num_classes = tf.reshape(queries, [-1, scorer.dim]), scorer.num_classes
@@ -63,13 +50,8 @@ def exact_top_k(
 def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Checks the argument `exclude` and returns it as int64 `[B, n]`.
 
-    B is the product of the leading dimensions of the queries.
-
-    Args:
-        exclude: Integer ids `[..., n]` of classes, for queries `[..., dim]`. Negative ids are
-            padding; ids may repeat. Or another form that `class_rows` accepts.
-        queries: The queries.
-        num_classes: Ids must be below it.
+    B is the product of the leading dimensions of the queries. Negative ids are padding; ids may
+    repeat.
 
     Raises:
         ValueError: If they are not integers, or their static shape does not match the queries.
@@ -100,10 +82,6 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
 def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
     """Checks the argument `allowed` and returns it as int64 `[m]`, rising and distinct.
 
-    Args:
-        allowed: Integer ids `[m]` of classes, or a set; ids may repeat.
-        num_classes: Ids must be in `[0, num_classes)`.
-
     Raises:
         ValueError: If they are not a vector of integers.
         tf.errors.InvalidArgumentError: If an id is out of range.
@@ -131,15 +109,7 @@ def require_width(exclude: Any, num_classes: int) -> None:
 
 
 def class_ids(name: str, value: TensorLike) -> tf.Tensor:
-    """Returns a filter as an int64 tensor; lists of different lengths are padded with -1.
-
-    Args:
-        name: "exclude" or "allowed", for the message.
-        value: As in `class_rows`.
-
-    Raises:
-        ValueError: As `class_rows`.
-    """
+    """Returns a filter as an int64 tensor; lists of different lengths are padded with -1."""
     ids = class_rows(name, value)
     return ids.to_tensor(-1) if isinstance(ids, tf.RaggedTensor) else ids
 
@@ -147,14 +117,9 @@ def class_ids(name: str, value: TensorLike) -> tf.Tensor:
 def class_rows(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTensor:
     """Returns a filter as int64; as a ragged tensor if its lists can have different lengths.
 
-    Args:
-        name: "exclude" or "allowed", for the message.
-        value: Integers: a dense or ragged tensor, an array, a list or a set; a list of lists
-            or sets; or a SciPy sparse matrix, in which the ids of a query are its nonzero
-            columns. An empty value may have any type.
-
-    Raises:
-        ValueError: If the value has another form, or does not contain integers.
+    `value` has integers: a dense or ragged tensor, an array, a list or a set; a list of lists
+    or sets; or a SciPy sparse matrix, in which the ids of a query are its nonzero columns. An
+    empty value may have any type. Other values raise a ValueError, which calls them `name`.
     """
     value = _without_sets(value)
     if isinstance(value, tf.RaggedTensor):
@@ -220,15 +185,9 @@ def _out_of_range(name: str, ids: tf.Tensor, num_classes: int) -> list[str | tf.
 
 
 def as_float32(name: str, value: TensorLike, shape: str) -> tf.Tensor:
-    """Returns an argument as a float32 tensor.
+    """Returns an argument as a float32 tensor; `name` and `shape` are for the message.
 
-    Args:
-        name: Name of the argument, for the message.
-        value: Its value.
-        shape: The expected shape, such as "[n, dim]", for the message.
-
-    Raises:
-        ValueError: If the value is not an array of real numbers.
+    A value that is not an array of real numbers raises a ValueError.
     """
     try:
         array = tf.convert_to_tensor(value)

@@ -37,11 +37,7 @@ def softmax(
 ) -> tf.Tensor:
     """Returns `exp(f(s_c)) / sum_d exp(f(s_d))`, where d runs over all classes.
 
-    Args:
-        scores: See the docstring of the module.
-        queries: See the docstring of the module.
-        classes: See the docstring of the module.
-        log_weight: The elementwise function f; None for the identity.
+    `log_weight` is the elementwise function f; None for the identity.
     """
     flat = tf.reshape(queries, [-1, queries.shape[-1]])
     log_partitions = classes.log_partitions(flat, log_weight)
@@ -63,12 +59,6 @@ def top_k_softmax(
     This is equation 1 of Vijayanarasimhan et al. 2015 ("Deep networks with large output
     spaces") with the sum over the K classes of the search, as in their inference (section 3.3).
     It takes no pass over all classes. Results without a class have only zeros.
-
-    Args:
-        scores: See the docstring of the module.
-        queries: Not used.
-        classes: Not used.
-        log_weight: The elementwise function f; None for the identity.
     """
     there = scores > NOTHING
     weights = tf.where(there, scores if log_weight is None else log_weight(scores), NOTHING)

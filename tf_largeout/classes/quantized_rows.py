@@ -103,9 +103,8 @@ def quantized_products(
     """Quantizes rows, in blocks, for core TensorFlow ops.
 
     Returns:
-        `(integers, bias, scales)`: int8 variable `[num_classes, dim]`, from -127 to 127; and
-        float32 variables `[num_classes]`: biases or None, and the largest magnitude of each
-        row over 127.
+        `(integers, bias, scales)`: int8 variable from -127 to 127; float32 variable or None;
+        and the largest magnitude of each row over 127, a float32 variable.
     """
     shape, read = (source.num_classes, source.dim), source.read
     integers, (scales, bias) = np.empty(shape, np.int8), np.empty([2, shape[0]], np.float32)
@@ -160,15 +159,7 @@ def empty_aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 def pack_rows(
     rows_and_bias: RowsAndBias, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Quantizes rows in blocks, so that there is no float32 copy of all of them.
-
-    Args:
-        rows_and_bias: As above; float32 `[n, dim]` and `[n]`.
-        shape: `(num_classes, dim)`.
-
-    Returns:
-        The arrays of `PackedClasses`.
-    """
+    """Quantizes rows to arrays of `PackedClasses`, in blocks, without a float32 copy of all."""
     num_classes, dim = shape
     padded = -(-num_classes // GROUP_ROWS) * GROUP_ROWS
     width = padded_width(dim)

@@ -58,11 +58,7 @@ class LogitForm:
         return self.scale
 
     def queries(self, features: tf.Tensor) -> tf.Tensor:
-        """Returns `scale * h`: inner products with the class rows, and biases, are the logits.
-
-        Args:
-            features: Float `[..., dim]`.
-        """
+        """Returns `scale * h`: inner products with the rows, plus biases, are the logits."""
         if not self.unit_rows and isinstance(self.scale, float) and self.scale == 1:
             return features
         queries = tf.cast(features, tf.float32)
@@ -71,12 +67,7 @@ class LogitForm:
         return tf.cast(queries * self.scale_value(), features.dtype)
 
     def scores(self, logits: tf.Tensor, padded: bool = False) -> tf.Tensor:
-        """Returns the scores of logits.
-
-        Args:
-            logits: Float, of any shape.
-            padded: Whether the lowest float marks padding, which stays as it is.
-        """
+        """Returns scores of logits. With `padded`, the lowest float marks padding and stays."""
         if self.rank_by != "logit":
             shift = 1.0 if self.rank_by == "taylor" else 0.0
             scores = tf.abs(logits + shift) if shift else tf.abs(logits)
@@ -127,7 +118,7 @@ class OwnPass:
     packed: PackedClasses | None = None
 
     def place(self) -> AbstractContextManager[None]:
-        """Returns the scope of the device that holds the rows."""
+        """The scope of the device that holds the rows."""
         return self.shard.place()
 
     def statistics(
@@ -166,11 +157,6 @@ class RowTable(RowShard):
 
     The logits for queries h are `<w_c, h> + b_c`, with the rows w_c and the biases b_c. A
     subclass defines the methods that raise a NotImplementedError here.
-
-    Attributes:
-        dim: Width of a row.
-        has_bias: Whether the classes have biases.
-        owner: Name of the layer, for messages.
     """
 
     dim: int
@@ -282,11 +268,7 @@ class Table(RowTable):
         return class_rows.is_marked(self.embeddings)
 
     def variables(self) -> Products:
-        """See `RowTable.variables`.
-
-        Raises:
-            ValueError: If they are neither float32 nor rows in bfloat16.
-        """
+        """See `RowTable.variables`. They must be float32, or rows in bfloat16."""
         for weight in (None if self.is_rounded else self.embeddings, self.bias):
             if weight is not None and str(weight.dtype) != "float32":
                 raise ValueError(
@@ -419,8 +401,8 @@ class Table(RowTable):
     def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
         """Calls `function(ids, old_rows)` after each update by a row-sparse optimizer.
 
-        See `replicas.observe`. `function` is a method. Only a weak reference to its object is
-        kept.
+        `function` is a method. Only a weak reference to its object is kept, see
+        `replicas.observe`.
         """
         replicas.observe(self.embeddings, function)
 
@@ -430,15 +412,8 @@ class RowSource:
 
     With several tables, ops on the device of each table compute its part of every result. So
     only ids, queries, scores and the rows that are used move between devices, never a table,
-    except in `values` and `as_products`. A subclass can compute the rows instead.
-
-    Args:
-        tables: The `RowTable`s, at least one. `shards`, and all that needs gradients, are only
-            for `Table`s.
-
-    Attributes:
-        num_classes, dim, has_bias, owner: As in `ClassScorer`.
-        is_rounded: Whether the rows are in bfloat16.
+    except in `values` and `as_products`. A subclass can compute the rows instead. `shards`, and
+    all that needs gradients, are only for `Table`s.
     """
 
     def __init__(self, tables: Sequence[Any]) -> None:
@@ -448,11 +423,7 @@ class RowSource:
         self.is_rounded = first.is_rounded
 
     def shards(self) -> list[Table]:
-        """Returns the tables over which samplers build search structures.
-
-        Raises:
-            ValueError: If the rows are not in variables.
-        """
+        """Returns the `Table`s, for search structures; a ValueError if there are none."""
         return self._tables
 
     def tables(self) -> list[RowTable]:
@@ -460,19 +431,11 @@ class RowSource:
         return self._tables
 
     def dense(self, training: bool = True) -> list[DenseRows]:
-        """Returns all rows as tensors, table by table.
-
-        Args:
-            training: Whether they need gradients.
-        """
+        """Returns all rows as tensors, table by table; with gradients if `training`."""
         return on_each(self.shards(), lambda table: table.dense())
 
     def own_passes(self, training: bool = False) -> list[OwnPass] | None:
-        """Returns the passes of our ops over each table, or None if a table has none.
-
-        Args:
-            training: As in `dense`.
-        """
+        """Returns the passes of our ops over each table, or None if a table has none."""
         passes = [table.own_pass() for table in self.tables()]
         found = [one for one in passes if one and not (training and one.unit_rows)]
         return found if len(found) == len(passes) else None
@@ -496,11 +459,7 @@ class RowSource:
         return joined(rows, 0), joined(biases, 0) if self.has_bias else None
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns rows as they are scored, float32 `[..., dim]`, with a sparse gradient.
-
-        Args:
-            ids: int64 `[...]`.
-        """
+        """Returns rows `[..., dim]` as they are scored, float32, with a sparse gradient."""
         if len(self._tables) == 1:
             return self._tables[0].rows(ids)
         flat = tf.reshape(self.checked(ids), [-1])
@@ -546,10 +505,7 @@ class RowSource:
         )
 
     def checked(self, ids: tf.Tensor) -> tf.Tensor:
-        """Checks that no id is too high. The ops of the first table reject ids below -1.
-
-        With one table, its ops check both.
-        """
+        """Checks that no id is too high. Ops reject ids below -1, and with one table both."""
         if len(self._tables) == 1:
             return ids
         highest = tf.reduce_max(tf.pad(tf.reshape(ids, [-1]), [[0, 1]], constant_values=-1))
@@ -565,14 +521,9 @@ def tables_of(
     unit_rows: bool = False,
     is_packed: bool = False,
 ) -> list[Table]:
-    """Returns tables of the rows in variables.
+    """Returns tables of the rows in variables `[n_i, dim]`, in the order of the classes.
 
-    Args:
-        embeddings: `[n_i, dim]`, in the order of the classes.
-        biases: `[n_i]` on the same devices, or None.
-        owner: Name of the layer, for messages.
-        unit_rows: As in `Table`.
-        is_packed: As in `Table`.
+    The biases, `[n_i]`, are on the same devices. For `unit_rows` and `is_packed` see `Table`.
     """
     firsts = itertools.accumulate((rows.shape[0] for rows in embeddings), initial=0)
     return [
@@ -615,7 +566,7 @@ def _with_bfloat16_gradient(rows: tf.Variable) -> tf.Tensor:
     """Returns the handle of rows, for ops with float32 gradients; the gradient is bfloat16.
 
     The gradient of a lookup by the layer that shares the rows is bfloat16. TensorFlow adds only
-    gradients of the same dtype. So float32 gradients are rounded to the nearest bfloat16.
+    gradients of the same dtype. So these are rounded to the nearest bfloat16.
     """
 
     @tf.custom_gradient

@@ -15,16 +15,9 @@ from tf_largeout.variables import class_rows
 class TiedEmbeddings:
     """The argument `embeddings` of `LargeOutput`: a layer with a table, or a table.
 
-    Args:
-        identifier: A layer with a table `embeddings`, such as `keras.layers.Embedding`,
-            `ReversibleEmbedding` or `tf_largeout.layers.EmbeddingBag`; or the table, a
-            `keras.Variable`.
-        num_classes: Number of rows that the table must have.
-        owner: Name of the `LargeOutput`, for messages.
-        logit_soft_cap: That of the `LargeOutput`.
-
-    Attributes:
-        layer: The layer; None if the table was given.
+    `identifier` is a layer with a table `embeddings` of `num_classes` rows, such as
+    `keras.layers.Embedding`, `ReversibleEmbedding` or `tf_largeout.layers.EmbeddingBag`; or the
+    table, a `keras.Variable`. Then `layer` is None.
 
     Raises:
         ValueError: If `identifier` is something else, the table has another number of rows, or
@@ -59,13 +52,8 @@ class TiedEmbeddings:
     def table(self, dim: int, dtype: str | None = None) -> keras.Variable:
         """Returns the table, for features of width `dim`. A bfloat16 table is marked as such.
 
-        Args:
-            dim: The width.
-            dtype: The dtype that the table must have; None for float32 or bfloat16.
-
-        Raises:
-            ValueError: If the layer of the table is not built, the table is not one variable
-                of floats, or it has another shape or dtype.
+        Without a `dtype`, it must be float32 or bfloat16. A ValueError says if the layer is not
+        built, or the table is not one variable of floats of this shape and dtype.
         """
         if self.layer is not None and not self.layer.built:
             raise ValueError(
@@ -101,13 +89,8 @@ class TiedEmbeddings:
 
         The config of the output layer contains a copy of the shared layer. So if
         `keras.models.clone_model` makes a model, or if Keras loads it as a part of another
-        model, it has the layer twice: once in the model and once in the output layer.
-
-        Args:
-            features: The input of the output layer. If it is not symbolic, no layer is found.
-
-        Returns:
-            Whether the layer was replaced.
+        model, it has the layer twice: once in the model and once in the output layer. Features
+        that are not symbolic have no layers. Returns whether the layer was replaced.
         """
         if self.layer is None or self.layer.built:
             return False
@@ -125,9 +108,7 @@ class TiedEmbeddings:
     def serialize(self) -> Config:
         """Returns the config of the layer, marked as shared with the model.
 
-        Raises:
-            ValueError: If `embeddings` is a table, not a layer. A config cannot say to which
-                layer a table belongs.
+        A config cannot say to which layer a table belongs, so a table raises a ValueError.
         """
         if self.layer is None:
             raise ValueError(
@@ -145,8 +126,7 @@ class TiedEmbeddings:
     def changed_attribute(self, change: ClassChange) -> tuple[keras.layers.Layer, str, int]:
         """Returns the attribute that must change, see `ClassOutput.changed_attributes`.
 
-        Raises:
-            ValueError: If the layer cannot be made from its config with another number of rows.
+        A layer that its config cannot make with another number of rows raises a ValueError.
         """
         layer: keras.layers.Layer = self.layer
         if layer is None:
@@ -230,10 +210,7 @@ def _require_transposed_table(
 
 
 def layers_before(features: TensorLike) -> Iterator[keras.layers.Layer]:
-    """Yields all layers before a symbolic tensor, and the layers in those that are models.
-
-    Before other tensors, it yields none.
-    """
+    """Yields all layers before a symbolic tensor, and the layers in those that are models."""
     pending, seen = keras.tree.flatten(features), set()
     while pending:
         operation = operation_before(pending.pop())

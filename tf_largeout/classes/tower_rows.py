@@ -29,14 +29,8 @@ class TowerRows(RowSource):
     A training step computes only the rows of the classes that it reads, with gradients. Passes
     over all classes without gradients read a copy of all rows. If a weight of the model has
     changed, they first compute this copy again. Rows that are not finite raise a
-    `tf.errors.InvalidArgumentError`.
-
-    Args:
-        tower: Keras layer that returns the rows, float32 `[n, dim]`, of ids, int64 `[n]`.
-        bias: Keras variable `[num_classes]`, or None.
-        shape: `(num_classes, dim)`.
-        owner: Name of the layer, for messages.
-        unit_rows: Whether the rows are divided by their lengths.
+    `tf.errors.InvalidArgumentError`. `tower` returns the rows, float32 `[n, dim]`, of ids,
+    int64 `[n]`.
     """
 
     def __init__(
@@ -163,8 +157,7 @@ class TowerRows(RowSource):
 def _gather_distinct(rows: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
     """Returns `tf.gather(rows, places)`, where `places` contains each row at least once.
 
-    Its gradient is computed by `merge_rows`, which is faster than TensorFlow's
-    `unsorted_segment_sum`.
+    Its gradient, by `merge_rows`, is faster than TensorFlow's `unsorted_segment_sum`.
     """
 
     @tf.custom_gradient

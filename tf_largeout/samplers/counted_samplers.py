@@ -34,10 +34,7 @@ Spec = tuple[str, tuple[int, ...], str]  # name, shape and dtype
 
 
 class CountTables:
-    """The weights of a sampler that hold counts of classes, in a form for fast draws.
-
-    They hold zeros until they are filled with counts or loaded from a file.
-    """
+    """Weights of a sampler with counts of classes; zeros until they are filled or loaded."""
 
     def __init__(self) -> None:
         self._tables: list[keras.Variable] = []
@@ -107,17 +104,9 @@ _NO_COUNTS = np.zeros(0)
 class CountedSampler(StaticSampler):
     """Base of the samplers whose distribution is computed from one count per class.
 
-    The counts come from `counts` or from `adapt(labels)`, before or after the layer is built.
-    Training without counts raises an error before the first step. The counts, and tables
-    computed from them, are saved with the weights of the layer, not in the config.
-
     A subclass implements `table_specs`, `make_tables` and `draw_shared`, and `draw_own` if it
-    supports `shared=False`. Both first call `tables()`.
-
-    The other arguments are those of `StaticSampler`.
-
-    Args:
-        counts: Optional counts, or any numbers in proportion to them, one per class.
+    supports `shared=False`. Both first call `tables()`. `counts` is as in `UnigramSampler`, the
+    other arguments are those of `StaticSampler`.
     """
 
     def __init__(
@@ -227,16 +216,14 @@ class UnigramSampler(CountedSampler):
     The counts come from `counts` or from `adapt(labels)`, before or after the layer is built.
     Training without them is an error before the first step. They are saved with the weights of
     the layer, not in the config, so a copy by `keras.models.clone_model` has them after
-    `set_weights`. With replacement, the state is an alias table of 28 bytes per class,
-    including its count; without, a table of cumulative inclusion probabilities of 18 bytes per
-    class. With both tables, a draw takes O(1) time on average. The expected counts are exact;
-    see `StaticSampler`.
-
-    The other arguments are those of `CountedSampler`.
+    `set_weights`. The state takes 28 bytes per class with replacement (an alias table), and 18
+    bytes without (cumulative inclusion probabilities). A draw takes O(1) time on average. The
+    expected counts are exact; see `StaticSampler`, also for the other arguments.
 
     Args:
         distortion: Exponent of the counts: 1, the default as in `tf.nn`, draws by frequency,
             and 0 draws uniformly. word2vec uses 0.75.
+        counts: Optional counts, or any numbers in proportion to them, one per class.
 
     Example:
         sampler = UnigramSampler(1024, distortion=0.75)
@@ -361,14 +348,14 @@ class BigramSampler(Sampler):
         """Counts the training labels, in sequences; replaces earlier counts.
 
         Args:
-            data: Integer labels `[..., time]`, padded with -1 or ragged, or a `tf.data.Dataset`
-                of them or of tuples `(x, y, ...)`. Labels `[n]` are one sequence. Pass one
-                label per position; if there are several, pass `y[..., 0]`.
-            steps: Number of elements to take from a dataset; needed if it is infinite.
+            data: As in `UnigramSampler.adapt`, labels `[..., time]`; `[n]` are one sequence.
+                Pass
+                one label per position; if there are several, pass `y[..., 0]`.
+            steps: As in `UnigramSampler.adapt`.
 
         Raises:
-            ValueError: If `data` contains no pair of consecutive labels, some labels are not
-                class ids, or the dataset is infinite and `steps` is None.
+            ValueError: As `UnigramSampler.adapt`, or if no two consecutive labels are in
+                `data`.
         """
         pairs = count_pairs(data, steps)
         if self._tables.are_built:

@@ -156,15 +156,11 @@ class HardNegativeSampler(Sampler):
         labels: tf.Tensor,
         layer: ClassLayer,
     ) -> HeadAndTail:
-        """Returns the result of `draw` for a sampler with a tail.
+        """Returns the result of `draw` for a sampler with a tail; arguments as in `search`.
 
-        Args:
-            find: Function that returns int64 `[batch, num_hard]`, distinct classes per example,
-                padded with -1. It is not called before the search starts. It may run in a
-                branch of `tf.cond`, so it must not draw seeds.
-            features: As in `search`.
-            labels: As in `search`.
-            layer: As in `search`.
+        `find` returns int64 `[batch, num_hard]`, distinct classes per example, padded with -1.
+        It is not called before the search starts. It may run in a branch of `tf.cond`, so it
+        must not draw seeds.
         """
 
         def no_classes() -> tf.Tensor:
@@ -186,12 +182,9 @@ class HardNegativeSampler(Sampler):
     def rebuild(self, layer: ClassLayer) -> None:
         """Builds the search structure from the current class embeddings, and starts the search.
 
-        It costs O(num_classes dim), and O(num_classes dim^2) for a kernel tree. The next
-        interval between rebuilds of hash tables starts at this step. Training rebuilds
-        automatically. Call it outside a training step, after setting the embeddings directly.
-
-        Raises:
-            ValueError: If no layer has built it.
+        It costs O(num_classes dim), and O(num_classes dim^2) for a kernel tree. Training
+        rebuilds automatically. Call it outside a training step, after setting the embeddings
+        directly. Raises a ValueError if no layer has built it.
         """
         self.require_built()
         layer.class_matrix.each_replica(functools.partial(self.rebuild_replica, layer))
@@ -242,8 +235,7 @@ def _nothing() -> bool:
 def is_in_row(labels: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns which labels are among the ids of their example, bool `[batch, num_labels]`.
 
-    It calls the op for accidental hits with labels and ids exchanged: the labels are the
-    candidates. So it takes O(batch (num_labels + num_ids)) time.
+    Labels are the candidates of the op, so it takes O(batch (num_labels + num_ids)) time.
     """
     zeros = tf.zeros(tf.shape(labels))
     return (mask_accidental_hits(zeros, ids, labels) < 0) & (labels >= 0)
@@ -261,14 +253,9 @@ class SearchStart:
 
     `step` is the `start_step` of a `HardNegativeSampler`. With None, most labels have rarely
     occurred if fewer than half of the labels of the first batch have occurred 15 more times.
-    Before the search starts, the model learns as much from random negatives, in less time per
-    step. The rule does not depend on the loss or on the number of negatives. It starts the
-    search early if most labels belong to few classes, and later if all classes are about
-    equally frequent. lab/negatives/README.md compares it with other starts.
-
-    Under a `tf.distribute` strategy, only the first replica reports the start. The state is a
-    weight of the layer: in a resumed run the search starts in the same step as in an
-    uninterrupted run. Without a tail, the search starts in step 0.
+    Until then, the model learns as much from random negatives, in less time per step;
+    lab/negatives/README.md compares other starts. Only the first replica reports. A resumed run
+    starts in the same step as an uninterrupted one. Without a tail, step 0 starts the search.
     """
 
     def __init__(self, step: int | None = 0, has_tail: bool = True) -> None:
@@ -287,9 +274,8 @@ class SearchStart:
     def build(self, sampler: Sampler, layer: ClassLayer) -> None:
         """Adds the state to the weights of `layer`.
 
-        The first weight is `[number of the next step, step of the start or -1]`. If no step is
-        given, there is a second one, `[2, 64]`: labels of the first batch, and how often each
-        of them has occurred again.
+        It is `[number of the next step, step of the start or -1]`, and without a given step
+        `[2, 64]`: labels of the first batch, and how often each of them has occurred again.
         """
         if self.step == 0:
             return
@@ -328,13 +314,7 @@ class SearchStart:
                 tf.cond(begins, functools.partial(self._report, step), _nothing)
 
     def see(self, labels: tf.Tensor) -> None:
-        """Counts the watched labels until the search starts. To be called once per step.
-
-        It counts the labels of all replicas, so that they start in the same step.
-
-        Args:
-            labels: int64 `[batch, num_labels]`, padded with -1.
-        """
+        """Counts the watched labels of all replicas until the search starts, once per step."""
         if self._watched is None:
             return
         labels = gathered(tf.reshape(labels, [-1]))
@@ -405,12 +385,9 @@ _Found = TypeVar("_Found")
 class SearchShards(Generic[_Part]):
     """A search structure per table of the class rows, which together are used as one.
 
-    There is one table, unless the layer has shards. The part of a table is on the device that
-    has the rows, and works there. Only queries, ids, scores and seeds cross the network.
-
-    Attributes:
-        tables: The tables, in the order of the classes.
-        parts: The structure of each table.
+    There is one of the `parts` per entry of `tables`, in the order of the classes; one in all
+    unless the layer has shards. A part works on the device that has the rows: only queries,
+    ids, scores and seeds cross the network.
     """
 
     def __init__(self, classes: ClassScorer, make: Callable[[], _Part]) -> None:
@@ -418,20 +395,14 @@ class SearchShards(Generic[_Part]):
         self.parts = [make() for _ in self.tables]
 
     def build(self, sampler: Sampler, layer: ClassLayer, *arguments: Any) -> None:
-        """Creates the state of all parts as weights of the layer.
-
-        It calls `part.build(num_rows, *arguments, add_weight)`.
-        """
+        """Creates the state of all parts: `part.build(num_rows, *arguments, add_weight)`."""
         parts: list[Any] = self.parts
         for table, part in zip(self.tables, parts, strict=True):
             add_weight = functools.partial(sampler.add_weight, layer, shard=table)
             part.build(table.num_rows, *arguments, add_weight)
 
     def each(self, function: Callable[..., _Found], *own: Sequence[Any]) -> list[_Found]:
-        """Returns `function(table, part, *own_of_table)` of each table, called on its device.
-
-        Each of `own` is a sequence with an entry per table.
-        """
+        """Returns `function(table, part, *own_of_table)` of each table, run on its device."""
         found = []
         for table, *arguments in zip(self.tables, self.parts, *own, strict=True):
             with table.place():
@@ -442,12 +413,9 @@ class SearchShards(Generic[_Part]):
 def best_of_shards(
     found: Sequence[tuple[tf.Tensor, tf.Tensor]], k: int, is_sorted: bool = True
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Merges the best rows that each part found.
+    """Merges the `k` best rows of `(scores, ids)` per part, float32 and int64 `[B, m]`.
 
-    Args:
-        found: `(scores, ids)` of each part, float32 and int64 `[B, m]`.
-        k: How many rows to return; m if there is one part. The result is like `found[0]`.
-        is_sorted: Whether the best come first.
+    If there is one part, the result is its m rows. With `is_sorted`, the best come first.
     """
     if len(found) == 1:
         return found[0]
@@ -457,10 +425,7 @@ def best_of_shards(
 
 
 def draw_shards(shares: tf.Tensor, num_draws: int, seed: tf.Tensor) -> tf.Tensor:
-    """Draws shards independently, int32 `[batch, num_draws]`.
-
-    Their probabilities are in proportion to `shares`, float `[batch, num_shards]`.
-    """
+    """Draws int32 `[batch, num_draws]` by `shares`, `[batch, num_shards]`, independently."""
     shape = [tf.shape(shares)[0], num_draws]
     # In 64 bits, because float32 is too coarse for small shares.
     uniform = tf.random.stateless_uniform(shape, seed, dtype=tf.float64, alg="philox")

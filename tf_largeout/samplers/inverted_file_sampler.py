@@ -162,12 +162,9 @@ class InvertedFileSampler(HardNegativeSampler):
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the lists, by name.
 
-        They are `started_at`, the first training step that searched, or -1; `fitted_at`, the
-        step of the last fit, counted from `started_at`, or -1; `num_lists`; the sizes of the
-        `largest`, the `median` and the `smallest` list; and the share of `empty` lists.
-
-        Raises:
-            ValueError: If no layer has built this sampler.
+        `started_at`: the first training step that searched, or -1; `fitted_at`: the step of the
+        last fit, counted from `started_at`, or -1; `num_lists`; the sizes of the `largest`,
+        `median` and `smallest` list; the share of `empty` lists. Errors are those of `Sampler`.
         """
         return {**super().health(layer), **health_of(self._files.parts)}
 
@@ -183,10 +180,8 @@ class InvertedFileSampler(HardNegativeSampler):
 class _ClassDistribution:
     """`RowDistribution` over the classes: a draw takes a table, then one of its rows.
 
-    List l of shard s has the probability `softmax(<m_l, h> + b_l + log(size_l))` over the lists
-    of all shards. This is the probability of the shard, from the sum over its lists, times the
-    probability within the shard. Each shard makes all draws, on its device. A draw then uses
-    the result of the shard that was drawn for it.
+    The softmax is over the lists of all shards. Each shard makes all draws, on its device; a
+    draw then uses the result of the shard that was drawn for it.
     """
 
     def __init__(self, files: SearchShards[InvertedFile], queries: tf.Tensor) -> None:

@@ -17,10 +17,7 @@ _FORMS = (
 
 
 def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -> np.ndarray:
-    """Returns how often each class occurs, float64 `[largest label + 1]`.
-
-    Arguments and errors are those of `CountedSampler.adapt`.
-    """
+    """Returns the counts of `CountedSampler.adapt`, float64 `[largest label + 1]`."""
     classes = _Counter()
     for labels in _batches(data, steps):
         if isinstance(labels, tf.RaggedTensor):
@@ -89,10 +86,7 @@ def check_counts(counts: TensorLike) -> np.ndarray:
 
 
 def distorted(counts: np.ndarray, distortion: float) -> np.ndarray:
-    """Returns weights `max(count, floor) ** distortion`, up to a factor, all positive.
-
-    The floor is 1, or the smallest positive count if that is below 1.
-    """
+    """Returns `max(count, floor) ** distortion`, up to a factor, see `UnigramSampler`."""
     floor = min(1.0, counts[counts > 0].min())
     weights = (np.maximum(counts, floor) / counts.max()) ** distortion
     return np.maximum(weights, np.finfo(np.float64).tiny)
@@ -119,10 +113,9 @@ class LabelPairs(NamedTuple):
 
 
 def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) -> LabelPairs:
-    """Counts classes and pairs, in O(distinct pairs + classes) memory.
+    """Counts pairs as `BigramSampler.adapt`, in O(distinct pairs + classes) memory.
 
-    No pair spans a -1 or the end of a sequence. Arguments and errors are those of
-    `BigramSampler.adapt`.
+    No pair spans a -1 or the end of a sequence.
     """
     pairs, classes = _Counter(), _Counter()
     for labels in _batches(data, steps):

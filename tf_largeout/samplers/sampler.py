@@ -144,16 +144,14 @@ class Sampler:
         on_host: bool = False,
         shard: RowShard | None = None,
     ) -> keras.Variable:
-        """Creates `sampler_{name}`, a weight of `layer` that holds state of the sampler.
-
-        The weight is not trained.
+        """Creates `sampler_{name}`, a weight of `layer` for state of the sampler, not trained.
 
         Args:
             layer: The layer that builds the sampler.
             name: Name of the state, unique within the sampler.
             shape: As in `keras.layers.Layer.add_weight`.
-            dtype: As there, such as "int64".
-            initializer: As there.
+            dtype: As in `keras.layers.Layer.add_weight`.
+            initializer: As in `keras.layers.Layer.add_weight`.
             on_host: Whether the weight is on the CPU, for counters that decide what a step
                 does. Otherwise it is on the device of the layer's weights.
             shard: The shard of the classes that the weight belongs to: it gets the shard's
@@ -311,10 +309,9 @@ def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
 
 
 def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
-    """Returns whether a `Sampler` or a sampler class can draw the shared tail of a search.
+    """Returns whether a sampler, or a class of them, can draw the shared tail of a search.
 
-    Its expected counts must be correct for all classes, whatever the search finds. Also,
-    `rows_changed` is not called for a tail.
+    Its expected counts must be correct for all classes. A tail gets no `rows_changed`.
     """
     cls = sampler if isinstance(sampler, type) else type(sampler)
     is_shared = bool(getattr(sampler, "shared", True))
@@ -362,11 +359,9 @@ def get(
 
 
 def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sampler:
-    """Returns a copy of the sampler of an identifier, not built, with another `num_sampled`.
+    """Returns a copy of a sampler, not built, with another `num_sampled`.
 
-    Raises:
-        ValueError: If the identifier is not a sampler that `may_be_tail`, or if a layer has
-            already built the sampler.
+    It raises a ValueError unless `may_be_tail`, or if a layer has built the sampler.
     """
     names = {name for name, sampler in BY_NAME.items() if may_be_tail(sampler)}
     tail = identifier

@@ -1,6 +1,5 @@
-"""Search structures over the rows of a matrix: which rows have the highest scores for a query.
+"""Search structures over the rows of a float32 `tf.Variable` `[num_rows, dim]`.
 
-Each structure is built over a float32 `tf.Variable` `[num_rows, dim]`. Its state consists of
-weights of its owner, such as a layer, so it is saved and restored with the owner. `build`
-creates them by an `AddWeight`, on the device of the rows, or on the CPU with `on_host`.
+Their state consists of weights of an owner, such as a layer. `build` creates them by an
+`AddWeight`, on the device of the rows, or on the CPU with `on_host`.
 """

@@ -31,27 +31,15 @@ _PACKED_PER_STEP = 4_200  # rows, on average
 class RowDistribution:
     """The probability of each row for each query.
 
-    It is the probability of the row's list, divided by the number of rows in the list.
-
     For query h, list l has probability `softmax_l(<m_l, h> + b_l + log(size_l))`, where m_l and
     b_l approximate the means of the rows and the biases of the list. All rows of a list are
-    equally likely. If the rows of each list were equal, this would be the softmax over all
-    rows. If no list has a finite score (before the first fit, or for queries that overflow),
-    all rows are equally likely. The probabilities are exact even if the rows have changed since
-    they were assigned to lists. All methods cost O(num_lists) per query.
+    equally likely. If no list has a finite score (before the first fit, or for queries that
+    overflow), all rows are equally likely. The probabilities are exact even if the rows have
+    changed since they were assigned. All methods cost O(num_lists) per query. `list_of_row`,
+    uint32 `[num_rows]`, is only for `probabilities`; the other state is that of the ops.
 
-    Args:
-        queries: float32 `[batch, dim]`.
-        means: float32 variable `[num_lists, dim]`.
-        mean_bias: float32 variable `[num_lists]`.
-        offsets: uint32 variable `[num_lists + 1]`; the members of list l are
-            `ids[offsets[l]:offsets[l + 1]]`.
-        ids: uint32 variable `[num_rows]`, each row once; not read where the lists are empty.
-        list_of_row: uint32 variable `[num_rows]`, or None.
-
-    References:
-        Chen et al. 2025, "Adaptive sampled softmax with inverted multi-index: methods, theory
-        and applications" (arXiv 2501.08563): the same from lists of product quantization.
+    Chen et al. 2025, "Adaptive sampled softmax with inverted multi-index" (arXiv 2501.08563),
+    do the same with lists from product quantization.
     """
 
     def __init__(
@@ -75,22 +63,14 @@ class RowDistribution:
         self._list_probabilities = tf.where(usable, list_probabilities, 0)
 
     def log_mass(self) -> tf.Tensor:
-        """Returns the log of the softmax's denominator, float32 `[batch]`; -inf without lists.
-
-        Use it to join the distributions of several shards of the rows.
-        """
+        """Returns the log of the softmax's denominator, `[batch]`; -inf without lists."""
         mass = tf.reduce_logsumexp(self._scores, axis=1)
         return tf.where(self._has_lists[:, 0], mass, -float("inf"))
 
     def draw(self, num_draws: int, seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Draws rows for each query, independently, with replacement.
+        """Draws rows per query, independently, with replacement, by `seed`, int64 `[2]`.
 
-        Args:
-            num_draws: Number of rows per query.
-            seed: int64 `[2]`; equal seeds give equal draws.
-
-        Returns:
-            `(ids, probabilities)`: int64 and float32 `[batch, num_draws]`.
+        Returns `(ids, probabilities)`: int64 and float32 `[batch, num_draws]`.
         """
         shape = [2, tf.shape(self._has_lists)[0], num_draws]
         # In 64 bits, because float32 is too coarse for lists of small probability.
@@ -125,23 +105,16 @@ class RowDistribution:
 class InvertedFile:
     """Finds most of the rows with the highest scores, in O(sqrt(num_rows)) time per query.
 
-    The score of row i for query h is `<w_i, h> + b_i`. Spherical k-means assigns the rows to
-    lists. A query is scored against the mean row of each list, and then against the members of
-    the best lists. The rows are stored with 8 bits per number, in the order of the lists.
+    The score of row i for query h is `<w_i, h> + b_i`; with `unit_length`, `w_i` is the row
+    scaled to length 1. Spherical k-means assigns the rows to `num_lists` lists, by default
+    about `4 sqrt(num_rows)`. A query is scored against the mean row of each list, and then
+    against the members of the best lists, stored with 8 bits per number (Jegou, Douze, Schmid
+    2011, "Product quantization for nearest neighbor search", section IV).
 
     The state takes `(dim + 12) * num_rows` bytes, with dim rounded up to a multiple of 16, plus
-    the means. The state and the search are on the device of the rows. Fits and reassignments
-    run on the CPU; if the rows are on a GPU, they copy the rows to the CPU and the state back.
-
-    Args:
-        num_lists: Number of lists, at most one per row; by default about `4 sqrt(num_rows)`.
-        knows_lists: Whether it also stores the list of each row, in `4 num_rows` bytes.
-            `RowDistribution.probabilities` needs it.
-        unit_length: Whether `w_i` is the row scaled to length 1.
-
-    References:
-        Jegou, Douze, Schmid 2011, "Product quantization for nearest neighbor search",
-        section IV (the inverted file).
+    the means, plus `4 num_rows` with `knows_lists`, which `RowDistribution.probabilities`
+    needs. State and search are on the device of the rows. Fits and reassignments run on the
+    CPU; if the rows are on a GPU, they copy the rows to the CPU and the state back.
     """
 
     PARTS = ("means", "mean_bias", "offsets", "ids", "codes", "scales", "schedule")
@@ -181,9 +154,7 @@ class InvertedFile:
     def fit(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Fits the lists to the current rows: k-means on a part of the rows, one pass over all.
 
-        Args:
-            embeddings: The rows, float32 `tf.Variable` `[num_rows, dim]`, of this replica.
-            bias: float32 `tf.Variable` `[num_rows]`, or None for biases of 0.
+        The variables are those of this replica; a `bias` of None stands for biases of 0.
         """
         if not devices.is_on_gpu(self.variables()[0]):
             inverted_file_fit(embeddings, bias, self.variables(), self._unit_length)
@@ -196,11 +167,9 @@ class InvertedFile:
     def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Counts a training step, and updates the lists if that is due.
 
-        The first step fits the lists. Later, every few steps, some rows are examined and moved
-        to the list that is now nearest; the next time, other rows are examined. The means are
-        updated, and all rows are packed again. If nine in ten of the examined rows move, the
-        rows must have been replaced, and the lists are fitted again. The arguments are those of
-        `fit`.
+        The first step fits the lists. Later, every few steps, some other rows are moved to the
+        list that is now nearest, the means are updated, and all rows are packed again. If nine
+        in ten of these rows move, they must have been replaced, and the lists are fitted again.
         """
         is_on_cpu = not devices.is_on_gpu(self.variables()[0])
         if is_on_cpu and self._list_of_row is None:
@@ -221,19 +190,11 @@ class InvertedFile:
     def search(
         self, queries: tf.Tensor, k: int | tf.Tensor, num_probes: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns most of the `k` rows with the highest scores.
+        """Returns most of the `k` rows with the highest scores, for queries `[batch, dim]`.
 
-        Args:
-            queries: float32 `[batch, dim]`.
-            k: Number of rows to find.
-            num_probes: Number of lists that are searched. If the best lists are long, fewer
-                lists are searched: the search stops after as many rows as `num_probes` lists of
-                mean size contain.
-
-        Returns:
-            `(scores, ids)`: float32 `[batch, k]`, in falling order, padded with -inf; and int64
-            `[batch, k]`, padded with -1. The scores are computed from the packed rows, with 8
-            bits per number. Rows that are not finite are never found.
+        The search stops after as many rows as `num_probes` lists of mean size contain. Returns
+        `(scores, ids)`: float32 and int64 `[batch, k]`, best first, padded with -inf and -1.
+        The scores are of the 8-bit rows. Rows that are not finite are never found.
         """
         return inverted_file_search(queries, self.variables(), num_probes, k)
 
@@ -247,8 +208,8 @@ class InvertedFile:
     ) -> None:
         """Assigns rows to given lists instead of a `fit`, eagerly and on the CPU.
 
-        A list gets at most eight times the mean number of rows. Further rows are put into lists
-        with few rows. `list_of_row` has integers `[num_rows]`; see `fit` and `RowDistribution`.
+        A list gets at most eight times the mean number of rows; further rows go into small
+        lists.
         """
         ends = np.cumsum(np.bincount(list_of_row, minlength=len(means)))
         by_list = np.argsort(list_of_row, kind="stable")
@@ -327,11 +288,7 @@ class InvertedFile:
 
 
 def health_of(files: Sequence[InvertedFile]) -> dict[str, Any]:
-    """Returns numbers about the lists of files, by name.
-
-    They are `fitted_at`, the number of the step of the earliest last fit, or -1; `num_lists`;
-    the sizes of the `largest`, `median` and `smallest` list; and the share of `empty` ones.
-    """
+    """Returns the numbers of `InvertedFileSampler.health`; `fitted_at` of the earliest fit."""
     sizes = np.concatenate([file.list_sizes() for file in files])
     return {
         "fitted_at": min(file.fitted_at() for file in files),

@@ -16,16 +16,9 @@ def write(class_names: ClassNames, num_classes: int, folder: str) -> tf.saved_mo
     """Writes `FILE` into `folder`, and returns it as an asset of a SavedModel.
 
     The file is UTF-8. It has one line per class, each of which ends with a newline.
-
-    Args:
-        class_names: A list, tuple or array of strings, one per class in the order of the ids;
-            or the path of a text file with one line per class.
-        num_classes: How many classes there are.
-        folder: Folder for the file until the SavedModel has been written.
-
-    Raises:
-        ValueError: If `class_names` has another type, there are not `num_classes` names, or a
-            name is not a string or has a line break.
+    `class_names` are strings in the order of the ids; or the path of a text file with one line
+    per class. Other types, another number of names, and a name that is not a string or has a
+    line break raise a ValueError.
     """
     path, count = os.path.join(folder, FILE), 0
     try:

@@ -33,26 +33,14 @@ class ClassScores(AllScores, Protocol):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the `k` classes with the highest scores that are not excluded.
 
-        Args:
-            features: float32 `[B, dim]`, finite.
-            k: From 0 to the number of classes; at least 1 with `exclude`.
-            exclude: int64 `[B, n]`, padded with negative ids; or None.
-
-        Returns:
-            `(scores, ids)`: float32 and int64 `[B, k]`, best first. If fewer than `k`
-            classes remain, the last scores are -inf and the last ids are -1.
+        `features` are float32 `[B, dim]`, finite. `k` is at least 1 with `exclude`, int64 `[B,
+        n]`, padded with negative ids. If fewer than `k` classes remain, the last scores are
+        -inf and the last ids are -1.
         """
 
 
 class AllClasses:
-    """Searches all classes with the `top_k` of a scorer.
-
-    Args:
-        scorer: Scores the classes.
-
-    Attributes:
-        num_classes: Number of classes.
-    """
+    """Searches all classes with the `top_k` of a scorer."""
 
     def __init__(self, scorer: "ClassScorer | BlockedProducts") -> None:
         self._scorer, self.num_classes = scorer, scorer.num_classes
@@ -79,14 +67,8 @@ class BlockedProducts:
     The graph has no loop, so that converters for other runtimes support it. Each block waits
     for the previous block, so a query of B examples takes O(B * block) memory. A block has
     65,536 classes, or a 64th of all classes if that is more. Blocks are slightly slower than
-    one product with all classes, which would take O(B * num_classes) memory.
-
-    Args:
-        embeddings: float32 variable `[num_classes, dim]`, or int8 with `scales`.
-        bias: float32 variable `[num_classes]`, or None.
-        scales: float32 variable `[num_classes]`, factors of the rows; or None.
-        form: The form of the scores.
-        block: Number of classes to score at a time; by default as above.
+    one product with all classes, which would take O(B * num_classes) memory. Int8 embeddings
+    have `scales`, float32 `[num_classes]`, the factors of the rows.
     """
 
     def __init__(
@@ -132,10 +114,7 @@ class BlockedProducts:
     def _of_blocks(
         self, features: tf.Tensor, function: Callable[[tf.Tensor, int], Any]
     ) -> list[Any]:
-        """Returns `function(scores, first)` of each block, in turn.
-
-        The scores are float32 `[B, n]`, without the cap.
-        """
+        """Returns `function(scores, first)` of each block, in turn; the scores have no cap."""
         form = dataclasses.replace(self._form, cap=None)
         embeddings = self._embeddings.read_value()
         bias = None if self._bias is None else self._bias.read_value()
@@ -181,12 +160,7 @@ class ListIndex(ServedIndex, Protocol):
 
 
 class IndexedClasses(AllClasses):
-    """The classes that an index finds, with the ops of this library.
-
-    Args:
-        scorer: Scores the classes.
-        index: Finds them.
-    """
+    """The classes that an index finds, with the ops of this library."""
 
     def __init__(self, scorer: ClassScorer, index: ServedIndex) -> None:
         super().__init__(scorer)
@@ -207,17 +181,9 @@ class ListedProducts:
     shortest lists together have `k` classes. If the padded lists of a query have more than a
     quarter of all classes, all classes are scored instead. A query uses memory for `num_probes
     * longest` class rows, where `longest` is the padded length. With exclusions or a variable
-    `k`, a query searches more lists if its lists have too few classes.
-
-    Args:
-        embeddings: float32 variable `[num_classes, dim]`, or int8 with `scales`.
-        bias: float32 variable `[num_classes]`, or None.
-        scales: float32 variable `[num_classes]`, factors of the rows; or None.
-        lists: The lists. Classes that are in no list are not found.
-        form: The form of the scores, which rank by the logit.
-
-    Raises:
-        ValueError: If they are not lists of these classes.
+    `k`, a query searches more lists if its lists have too few classes. Classes that are in no
+    list are not found. The other arguments are those of `BlockedProducts`. Lists of other
+    classes raise a ValueError.
     """
 
     def __init__(
@@ -320,14 +286,8 @@ class ListedProducts:
 def indexed_classes(scorer: ClassScorer, index: Any, ops: str, quantize: bool) -> ClassScores:
     """Returns a search of the classes that an index finds.
 
-    Args:
-        scorer: Scores the classes.
-        index: A `ListIndex`, or with custom ops a `ServedIndex`.
-        ops: "core" or "custom".
-        quantize: Whether the export has 8-bit rows.
-
-    Raises:
-        ValueError: If the index has other class rows, or there is no such export.
+    With the ops "core", it must be a `ListIndex`, and with "custom" a `ServedIndex`. A
+    ValueError says if it has other class rows, or there is no such export.
     """
     scorer, form = scorer.frozen(), scorer.form
     rows = scorer.require_rows(f"index={index!r}", form.rank_by)
@@ -382,16 +342,7 @@ def _check(lists: ClassLists, shape: tuple[int, int]) -> None:
 
 
 def exact_classes(scorer: ClassScorer, ops: str, quantize: bool) -> ClassScores:
-    """Returns a search of all classes.
-
-    Args:
-        scorer: Scores the classes.
-        ops: "core" or "custom".
-        quantize: Whether the export has 8-bit rows.
-
-    Raises:
-        ValueError: If there are no rows to quantize.
-    """
+    """Returns a search of all classes; a ValueError if `quantize` and there are no rows."""
     scorer, form = scorer.frozen(), scorer.form
     if quantize:
         rows = scorer.require_rows("embeddings_dtype='int8'")

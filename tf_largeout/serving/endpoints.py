@@ -24,15 +24,8 @@ class Endpoints:
 
     An example whose features are not finite, or so large that scores may overflow, gets -inf
     and -1. It does not raise an error, because this would fail the whole batch, which a server
-    may have combined from several requests.
-
-    Args:
-        model: The model; its output comes from a `ClassOutput` layer.
-        classes: Finds the best classes.
-        num_classes: Number of classes.
-        largest_features: The sum of `|h_i|` of an example above which scores may overflow.
-        probabilities: Converts scores to probabilities, which replace -inf by 0; None returns
-            the scores.
+    may have combined from several requests. Scores may overflow if the sum of `|h_i|` is above
+    `largest_features`. `probabilities` replace -inf by 0; None returns the scores.
     """
 
     def __init__(
@@ -47,15 +40,7 @@ class Endpoints:
         self._largest_features, self._probabilities = largest_features, probabilities
 
     def best(self, inputs: Any, k: int) -> Answer:
-        """Returns the `k` best classes.
-
-        Args:
-            inputs: The inputs of the model.
-            k: Between 1 and the number of classes.
-
-        Returns:
-            `scores` float32 and `ids` int64 `[batch, ..., k]`, best first.
-        """
+        """Returns the `k` best classes: `scores` and `ids` `[batch, ..., k]`, best first."""
         features, finite, shape = self._features(inputs)
         scores, ids = self._classes.top_k(features, k)
         return self._answer(scores, ids, features, finite, shape)
@@ -63,18 +48,10 @@ class Endpoints:
     def best_but(self, inputs: Any, k: tf.Tensor, exclude: tf.Tensor) -> Answer:
         """Returns the `k` best classes that are not excluded, exactly if `classes` is exact.
 
-        Args:
-            inputs: The inputs of the model.
-            k: int32, from 0 to the number of classes.
-            exclude: int64 `[batch, n]`, or `[1, n]` for the same ids in all examples. Ids that
-                are not classes, such as the padding -1, exclude nothing.
-
-        Returns:
-            As `best`, padded with -inf and -1 if fewer classes are left.
-
-        Raises:
-            tf.errors.InvalidArgumentError: When the signature runs, if `k` is out of range, or
-                `exclude` has another number of rows.
+        `exclude` is int64 `[batch, n]`, or `[1, n]` for the same ids in all examples. Ids that
+        are not classes, such as the padding -1, exclude nothing. The result is padded with -inf
+        and -1. A `k` out of range, or another number of rows in `exclude`, raises a
+        `tf.errors.InvalidArgumentError` when the signature runs.
         """
         valid = checks.require(
             (k >= 0) & (k <= self._num_classes),
@@ -96,10 +73,9 @@ class Endpoints:
         return self._answer(scores[:, :k], ids[:, :k], features, finite, shape)
 
     def _features(self, inputs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
-        """Returns the features, whether they are finite, and the leading shape of sequences.
+        """Returns features `[B, dim]`, whether they are finite, and the shape of sequences.
 
-        Features are float32 `[B, dim]`, and zeros for examples whose features or scores may
-        not be finite. The shape is None if the model's features are `[B, dim]`.
+        Features are zeros for examples whose features or scores may not be finite.
         """
         tag = output_tag(self._model, inputs, "`export`")
         features = tag.head.class_matrix.form.queries(tf.cast(tag.features, tf.float32))
@@ -130,14 +106,9 @@ class Endpoints:
 
 
 def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
-    """Returns the layer that computes the output of `model`.
+    """Returns the layer that computes the output of `model`, with inputs like `specs`.
 
-    Args:
-        model: A built model.
-        specs: A `tf.TensorSpec` for each of its inputs, in their structure.
-
-    Raises:
-        ValueError: If it is not a `ClassOutput` layer.
+    A layer that is not a `ClassOutput` raises a ValueError.
     """
     found: list[ClassOutput] = []
 
@@ -155,14 +126,9 @@ def input_specs(model: keras.Model) -> Any:
     A `tf.TensorSpec` is named like the input in the signature: by its `keras.Input` or its key.
     A single input without a name is called "features". Several inputs without names are called
     "features_0", "features_1", ... If mixed precision made the type of an input without a name
-    float16 or bfloat16, the spec has float32, which the model casts.
-
-    Args:
-        model: A built model.
-
-    Raises:
-        ValueError: If the model is not built, an input is sparse or ragged, a name occurs
-            twice, or a name is in `RESERVED`.
+    float16 or bfloat16, the spec has float32, which the model casts. A ValueError says if the
+    model is not built, an input is sparse or ragged, a name occurs twice, or a name is in
+    `RESERVED`.
     """
     inputs = _inputs_of(model)
     tensors = keras.tree.flatten(inputs)

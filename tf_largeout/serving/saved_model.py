@@ -157,7 +157,8 @@ def export(
         everything = _everything(model, layer, index, signatures)
         if names is not None:
             everything.class_names = names
-        _write(everything, signatures, path, None if ops == "core" else _custom_readme())
+        readme = _CUSTOM_README.format(version=__version__, tensorflow=tf.__version__)
+        _write(everything, signatures, path, None if ops == "core" else readme)
     sizes = _sizes_of(path)
     print(f"Exported model '{model.name}' to {path}: {_as_text(sizes)}.")
     return sizes
@@ -237,10 +238,6 @@ def _everything(
     return everything
 
 
-def _custom_readme() -> str:
-    return _CUSTOM_README.format(version=__version__, tensorflow=tf.__version__)
-
-
 def _write(
     everything: tf.Module, signatures: dict[str, Any], path: str, readme: str | None
 ) -> None:
@@ -281,13 +278,8 @@ def _largest_features(layer: ClassOutput) -> float:
     """Returns the sum of `|h_i|` of an example up to which no score can overflow float32.
 
     Let `r = 1 + sum |h_i|`, where 1 is the factor of the bias. Then neither a score nor a sum
-    of some of its terms exceeds `r * layer.score_bound`.
-
-    Args:
-        layer: A built layer.
-
-    Raises:
-        ValueError: If the class weights contain NaN or infinity.
+    of some of its terms exceeds `r * layer.score_bound`. Weights that are not finite raise a
+    ValueError.
     """
     slope = layer.score_bound(functools.partial(_largest, layer.name))
     highest = float(tf.float32.max)

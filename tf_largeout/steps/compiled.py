@@ -33,10 +33,7 @@ class OutputLayer(Protocol):
 def check_compiled(layer: OutputLayer, model: keras.Model, training: bool | None) -> None:
     """Warns, once per layer, about parts of a compiled model that do not fit its output layer.
 
-    `training` is whether the step of the model trains.
-
-    Raises:
-        ValueError: If a Keras optimizer trains rows in bfloat16.
+    A Keras optimizer that trains rows in bfloat16 raises a ValueError.
     """
     losses, names, loss = [], [], getattr(model, "loss", None)
     metrics = keras_internals.compiled_metrics(model)

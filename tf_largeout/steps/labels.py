@@ -250,10 +250,8 @@ def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf
     Keras traces a step again with unknown columns if a `fit` gets another number of columns
     than the previous one. So a check of the static shape is not enough. Indices may be unsorted
     and repeated. `kind` is what the messages call the targets, such as "Sparse targets".
-
-    Raises:
-        tf.errors.InvalidArgumentError: When the step runs, if the number of columns is another,
-            an index is out of range, or a value is not finite.
+    Targets with another number of columns, an index out of range, or a value that is not finite
+    raise a `tf.errors.InvalidArgumentError`.
     """
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     if not values.dtype.is_floating:
@@ -277,12 +275,9 @@ def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf
 def as_target_matrix(
     targets: tf.SparseTensor, features: tf.Tensor, num_classes: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the classes of soft targets as padded ids, and their weights.
+    """Returns the classes of soft targets as padded ids, and their weights, `[..., L]`.
 
     Values with equal indices are added, and values of 0 ignored.
-
-    Returns:
-        `(ids, weights)`: int64 and float32 `[..., L]`; -1 and 0 at padding.
 
     Raises:
         ValueError: If the rank or the number of columns is wrong.
@@ -457,10 +452,8 @@ def per_example(
     It aligns the first dimensions, as `sample_weight` requires: weights `[batch]` of sequences
     `[batch, time, dim]` apply to whole sequences. Keras's own losses align the last dimensions.
     If the batch has as many sequences as time steps, they would apply these weights to time
-    steps. Dimensions of 1 are repeated, and one more dimension of 1 may follow.
-
-    Raises:
-        ValueError: If the known dimensions do not match, or the weights are strings.
+    steps. Dimensions of 1 are repeated, and one more dimension of 1 may follow. Other shapes,
+    and strings, raise a ValueError.
     """
     weights, rows = tf.convert_to_tensor(weights), features.shape[:-1]
     if not _fits(weights.shape, rows) or weights.dtype == tf.string:

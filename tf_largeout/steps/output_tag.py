@@ -89,12 +89,7 @@ class StepSampler(Protocol):
 class Head:
     """What the steps of an output layer need of it, and what its sampler gets as `layer`.
 
-    Attributes:
-        name: Name of the layer, for messages.
-        class_matrix: The `ClassScorer` of its classes.
-        ranking: Its `Ranking`.
-        sampler: Its sampler; None if it has none.
-        seed_state: int64 `[2]`: the seed, and the number of draws; None without a sampler.
+    `seed_state`, int64 `[2]`, has the seed and the number of draws; None without a sampler.
     """
 
     name: str
@@ -117,13 +112,10 @@ class Head:
 
 
 class Selection(NamedTuple):
-    """A step of some of the `B` examples of a call.
+    """A step of `P` of the `B` examples of a call, at positions `rows`; None for all.
 
-    Attributes:
-        step: The `Step` of these `P` examples.
-        rows: The positions of these examples; None for all.
-        has_sample: Whether the step was made with a sample.
-        counted: Bool `[B]`, the examples that count, of which the step has all.
+    `has_sample` says whether it was made with a sample. `counted`, bool `[B]`, are the examples
+    that count, of which the step has all.
     """
 
     step: Step
@@ -200,12 +192,8 @@ class OutputTag:
 
         Most positions of padded sequences have no label. If no example counts, the result has
         the first one. For features `[batch, dim]`, it has all examples. The losses and metrics
-        of a call share the result for the same labels.
-
-        Args:
-            labels: The labels of the `B` examples, from `labels`.
-            counted: Bool `[B]`, such as `labels.counted`.
-            sampled: Whether to draw a sample. Only a `LargeOutput` has a sampler.
+        of a call share the result for the same labels. `sampled` says whether to draw a sample,
+        which only a `LargeOutput` can.
         """
         key = "step", id(labels), id(counted)
         found = self.shared.get(key)
@@ -281,11 +269,7 @@ class SampledTag(OutputTag):
         return sample if rows is None or not for_all else _of_examples(sample, rows)
 
     def previous_labels(self, labels: Labels) -> tf.Tensor:
-        """Returns the first label of the previous position, int64 `[B]`; -1 if there is none.
-
-        Raises:
-            ValueError: If the features are not sequences.
-        """
+        """Returns the first label of the previous position, int64 `[B]`; -1 for none."""
         if self.features.shape.rank < 3:
             raise ValueError(
                 f"{type(self.head.sampler).__name__} of layer '{self.head.name}' draws by "
@@ -319,10 +303,8 @@ def attached_tag(y_pred: Any) -> OutputTag | None:
 def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Step] = Step) -> OutputTag | None:
     """Returns the tag of `y_pred`; None while Keras traces the model with placeholders.
 
-    `asked_by` is the name of a loss or metric that needs steps of the class `kind`.
-
-    Raises:
-        ValueError: If `y_pred` is not the direct output of a layer that makes such steps.
+    `asked_by` is the name of a loss or metric that needs steps of the class `kind`. If `y_pred`
+    is not the direct output of a layer that makes such steps, it raises a ValueError.
     """
     found: OutputTag | None = getattr(y_pred, _ATTRIBUTE, None)
     if found is not None and issubclass(found.step_class, kind):
@@ -395,10 +377,7 @@ def tag_and_mask(
     """Returns the tag of the output of `model`, and the mask of its positions, or None.
 
     The tag has the output layer and its input features. The mask comes from an earlier layer,
-    such as `Embedding(mask_zero=True)`.
-
-    Raises:
-        ValueError: If the output of the model is not the output of a `ClassOutput` layer.
+    such as `Embedding(mask_zero=True)`. A model without a `ClassOutput` raises a ValueError.
     """
     with logits_left_out():
         outputs = model(inputs, training=False)

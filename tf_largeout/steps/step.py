@@ -143,10 +143,7 @@ class Candidates(NamedTuple):
         """Returns int64 `[B, L]`, the rank of each label among the candidates of its example.
 
         The rank at padding is at least the number of candidates. A sampled class that is a
-        label counts as the label, not as another class.
-
-        Args:
-            absolute: Whether to rank by `|logit|`.
+        label counts as the label, not as another class. `absolute` ranks by `|logit|`.
         """
         true_logits = tf.abs(self.true_logits) if absolute else self.true_logits
         labels, ranks = self.labels, []
@@ -325,12 +322,9 @@ class Step:
     def statistics(
         self, compute_dtype: str = "float32", ranking: str = "logit"
     ) -> ClassStatistics:
-        """Returns the exact `ClassStatistics`, by one pass over the classes.
+        """Returns the exact `ClassStatistics` for a `ranking`, by one pass over the classes.
 
-        Args:
-            compute_dtype: "float32" or "bfloat16"; each takes its own pass over the classes.
-            ranking: "logit" for statistics of the logits, "absolute" of `|logit|`, "taylor" of
-                `|1 + logit|`.
+        Each `compute_dtype`, "float32" or "bfloat16", takes its own pass.
         """
         key = "statistics", ranking, compute_dtype, id(self.labels)
         if key not in self.shared:
@@ -475,12 +469,10 @@ class SampledStep(Step):
         return scored
 
     def estimated_ranks(self, ranking: str = "logit") -> tf.Tensor | None:
-        """Returns ranks among the classes that the loss drew.
+        """Returns ranks among the classes that the loss drew; None if it drew no classes.
 
-        The exact ranks are usually far higher. The result is None if the loss drew no classes.
-
-        Raises:
-            tf.errors.InvalidArgumentError: If the loss was given other labels.
+        The exact ranks are usually far higher. Other labels than those of the loss raise a
+        `tf.errors.InvalidArgumentError`.
         """
         candidates: Candidates | None = self.shared.get("candidates")
         if candidates is None:

@@ -28,13 +28,8 @@ _log = logging.getLogger("tf_largeout")
 class RowShard:
     """A range of the rows of a table, stored in a separate variable.
 
-    Attributes:
-        first: The first row.
-        num_rows: Number of rows.
-        number: The number of this shard, from 0.
-        num_shards: Number of shards.
-        device_anchor: A variable on the device that holds the rows. None for a table in one
-            variable, which is on the same device as the other weights of its layer.
+    `device_anchor` is a variable on the device that holds the rows. It is None for a table in
+    one variable, which is on the device of the other weights of its layer.
     """
 
     first: int
@@ -54,11 +49,7 @@ class RowShard:
         return name if self.num_shards == 1 else f"{name}_{self.number}_of_{self.num_shards}"
 
     def contains(self, ids: tf.Tensor) -> tf.Tensor:
-        """Returns which of `ids` are rows of this shard, as bools.
-
-        Ids that are out of range count as rows of the first or the last shard, whose ops
-        reject them.
-        """
+        """Returns which of `ids` are in this shard; outer shards get ids out of range."""
         low, high = ids >= self.first, ids < self.first + self.num_rows
         is_last = self.number == self.num_shards - 1
         return high if self.number == 0 else low if is_last else low & high
@@ -101,16 +92,9 @@ def map_by_shard(
     ids: tf.Tensor,
     function: Callable[[_Shard, tf.Tensor], tf.Tensor],
 ) -> tf.Tensor:
-    """Applies `function` on each id's shard and returns the results in the order of `ids`.
+    """Applies `function` on the device of each id's shard; results are in the order of `ids`.
 
-    Args:
-        shards: All shards of the table.
-        ids: int64 `[n]`, rows of the table.
-        function: Maps a shard and int64 `[m]`, rows of the shard, to a tensor `[m, ...]`. It
-            runs on the device of the shard.
-
-    Returns:
-        `[n, ...]`.
+    `function` maps a shard and int64 `[m]`, rows of the shard, to a tensor `[m, ...]`.
     """
     if len(shards) == 1:
         return on_each(shards, lambda shard: function(shard, ids))[0]
@@ -133,18 +117,10 @@ def split(
 
 
 class ShardedTable:
-    """A table whose rows are the rows of several variables, in order.
+    """A table whose rows are the rows of several variables, `[n_i, ...]`, in order.
 
-    `table_of` returns the table of a variable. An optimizer knows only the variables. With
-    `table_of`, it saves and restores its slots as slots of one table.
-
-    Args:
-        name: Name of the table in files.
-        shards: Keras variables `[n_i, ...]` that differ only in `n_i`.
-
-    Attributes:
-        name: The argument.
-        shards: The argument, as a tuple.
+    `table_of` returns the table of a variable. With it, an optimizer, which knows only the
+    variables, saves and restores its slots as slots of one table.
     """
 
     def __init__(self, name: str, shards: Sequence[keras.Variable]) -> None:
@@ -198,15 +174,10 @@ class ShardedTable:
     def take_rows(
         self, before: "ShardedTable", ids: np.ndarray, others: tf.Tensor | None = None
     ) -> None:
-        """Sets rows to rows of another table, copied from device to device.
+        """Sets the first n rows to rows `ids`, `[n]`, of `before`, and the next to `others`.
 
-        They are copied in pieces of 64 MiB. So a device needs memory only for its own rows and
-        one piece. This process needs no memory if the shards are on other machines.
-
-        Args:
-            before: A table whose rows have the same shape.
-            ids: int64 `[n]`, the rows of `before` that are copied to the first n rows.
-            others: The rows after these, `[m, ...]`; None leaves them unchanged.
+        They are copied from device to device in pieces of 64 MiB. So a device needs memory for
+        its own rows and one piece, and this process none if the shards are on other machines.
         """
         for shard, span in self.spans():
             with tf.device(shard.value.device):
@@ -260,10 +231,9 @@ def mark_slot(slot: keras.Variable, variable: Any) -> None:
 
 
 def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | ShardedTable]:
-    """Returns all variables of a layer or an optimizer, with shards joined to tables.
+    """Returns variables with a `ShardedTable` in the place of the first of its shards.
 
-    A `ShardedTable` is instead of the shards of each table, and one instead of their slots of
-    each kind. It is at the position of the first shard.
+    Slots of an optimizer are joined in the same way, one table for each kind.
     """
     variables = list(variables)
     slots: dict[int, list[keras.Variable]] = {}
@@ -294,11 +264,7 @@ def _slot_table(
 
 
 def require_placement(layer: str, num_shards: int) -> None:
-    """Raises a ValueError if shards cannot be placed on their servers here.
-
-    This is the case under a `tf.distribute` strategy, and in a function if servers are
-    connected.
-    """
+    """Raises a ValueError under a strategy, and in a function if servers are connected."""
     if tf.distribute.has_strategy():
         raise ValueError(
             f"Layer '{layer}' has num_shards={num_shards} and is built under "
@@ -321,15 +287,9 @@ def add_shards(
     argument: str,
     rows_dtype: str | None = None,
 ) -> list[keras.Variable]:
-    """Adds the weights of one table to a layer, one per shard.
+    """Adds the weights of one table to a layer with `num_shards`, one per shard, as `NAME_i`.
 
-    Args:
-        layer: A layer with `num_shards` and `add_class_weight`.
-        name: Name of the table. The name of each weight ends with the number of its shard.
-        shape: Shape of the table.
-        initializer: Initializer of all rows. A ValueError is raised if it has no parts.
-        argument: Name of the layer's argument with the initializer, for messages.
-        rows_dtype: That of `add_class_weight`.
+    A ValueError, which names `argument`, is raised if the initializer has no parts.
     """
     shards = []
     for number, (first, end) in enumerate(bounds(shape[0], layer.num_shards)):
@@ -374,7 +334,7 @@ def add_rows(
     """Adds a bfloat16 weight to a layer, with the rounded values of a float32 weight.
 
     If the initializer can be evaluated in parts, no float32 tensor has all rows. This is not
-    possible in a function, and under a strategy. `layer` has the method `add_class_weight`.
+    possible in a function, and under a strategy.
     """
     in_float32: Initializer = keras.initializers.get(initializer)
     in_blocks = (
@@ -388,10 +348,7 @@ def add_rows(
 
 
 def mark(weight: keras.Variable, is_shared: bool = False) -> keras.Variable:
-    """Marks a bfloat16 variable as class rows that are rounded at random, and returns it.
-
-    `is_shared`: Whether it is the table of another layer.
-    """
+    """Marks a bfloat16 variable as class rows that are rounded at random, and returns it."""
     setattr(weight, _ROUNDED, "shared" if is_shared else "own")
     return weight
 
@@ -407,10 +364,7 @@ def is_shared(variable: Any) -> bool:
 
 
 def set_rows(weight: keras.Variable, first: int, rows: tf.Tensor) -> None:
-    """Sets rows `first`, `first + 1`, ... of a variable in place, to `rows`, `[n, ...]`.
-
-    `weight.value[first:end].assign(rows)` would read the whole variable.
-    """
+    """Sets rows from `first` on; `weight.value[first:end].assign` would read all rows."""
     ids = tf.range(first, first + rows.shape[0], dtype=tf.int64)
     weight.value.scatter_update(tf.IndexedSlices(rows, ids))
 
@@ -418,12 +372,9 @@ def set_rows(weight: keras.Variable, first: int, rows: tf.Tensor) -> None:
 def row_blocks(
     shape: Sequence[int], numbers: int = _BLOCK, multiple: int = 1
 ) -> Iterator[tuple[int, int]]:
-    """Yields ranges `[first, end)` of the rows of a table, few enough for a copy in memory.
+    """Yields ranges `[first, end)` of rows with at most `numbers` numbers.
 
-    Args:
-        shape: Shape of the table.
-        numbers: How many numbers a range has, at most.
-        multiple: All ranges but the last have a multiple of so many rows, at least one.
+    All ranges but the last have a multiple of `multiple` rows, at least one.
     """
     rows = max(1, numbers // max(1, math.prod(shape[1:])) // multiple) * multiple
     for first in range(0, shape[0], rows):

@@ -21,12 +21,7 @@ _LARGE = 2**20  # values; below, copies take little memory
 
 
 class ArrayInitializer:
-    """An initializer that returns an array.
-
-    Args:
-        name: Name of the argument that received the array, for the message.
-        values: Array of numbers.
-    """
+    """An initializer that returns an array, which the argument `name` received."""
 
     def __init__(self, name: str, values: TensorLike) -> None:
         self.name, self.values = name, np.asarray(values)
@@ -45,13 +40,12 @@ class ArrayInitializer:
 
 
 def constant_initializer(value: np.ndarray) -> Callable[..., tf.Tensor]:
-    """Returns an initializer that returns the numpy array `value`.
+    """Returns an initializer that returns the numpy array `value`, and captures no tensor.
 
-    If a variable is created in the first trace of a function, TensorFlow runs its initializer
-    before the function. It cannot do this if an initializer has captured a tensor. Then it runs
-    the initializers of all variables in the first call of the function, while other operations
-    may already read their shapes. So the gradients of RNN layers in the same trace fail at
-    random ("AddN must have the same size and shape").
+    If a function creates a variable in its first trace, and the initializer has captured a
+    tensor, TensorFlow runs all initializers in the first call, while other operations may
+    already read shapes. Gradients of RNN layers in the trace then fail at random ("AddN must
+    have the same size and shape").
     """
 
     def initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
@@ -61,11 +55,7 @@ def constant_initializer(value: np.ndarray) -> Callable[..., tf.Tensor]:
 
 
 def zeros_initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
-    """Returns zeros of any type, created on the device of the variable.
-
-    `tf.zeros` has no GPU kernel for uint32. A numpy array would be copied to the device, and
-    into the graph if the variable is created in a function.
-    """
+    """Returns zeros, on the device of the variable: GPUs lack `tf.zeros` of uint32."""
     dtype = tf.as_dtype(dtype)
     if dtype == tf.uint32:
         return tf.bitcast(tf.zeros(shape), dtype)
@@ -80,16 +70,9 @@ def step_and_none(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tenso
 def get(
     name: str, identifier: InitializerLike | TensorLike | None, default: Initializer
 ) -> Initializer:
-    """Returns an initializer as `keras.initializers.get` does, also for an array.
+    """Returns an initializer as `keras.initializers.get` does, also for an array of numbers.
 
-    Args:
-        name: Name of the argument.
-        identifier: An initializer, its name or config, an array of numbers, or None.
-        default: The initializer for None.
-
-    Raises:
-        ValueError: If `identifier` is not an initializer, or an array of something other than
-            numbers that are finite in float32.
+    Raises a ValueError, with `name`, if it is neither, or the array is not finite in float32.
     """
     if identifier is None:
         return default
@@ -118,10 +101,7 @@ def _require_finite(name: str, values: np.ndarray) -> None:
 
 
 def get_for_embeddings(identifier: InitializerLike | TensorLike | None) -> Initializer:
-    """Returns the initializer of class embeddings `[n, dim]`, see `get`.
-
-    The default is uniform with variance `1 / (4 dim)`.
-    """
+    """Returns that of class embeddings, by default uniform of variance `1 / (4 dim)`."""
     default = keras.initializers.VarianceScaling(0.25, mode="fan_out", distribution="uniform")
     return get("embeddings_initializer", identifier, default)
 
@@ -141,9 +121,8 @@ def serialize(initializer: Initializer) -> Config | None:
 def is_large(shape: Shape) -> bool:
     """Returns whether values of `shape` are drawn in a `tf.function`, which takes less memory.
 
-    Small tensors are drawn eagerly, because this also works in a forked process. If the parent
-    process has used TensorFlow, a function never returns in the child, because a fork does not
-    copy TensorFlow's threads. Eager ops on small tensors need no threads.
+    In a forked process, a function never returns if the parent has used TensorFlow, because a
+    fork copies no threads. Eager ops on small tensors need none.
     """
     return bool(np.prod(np.asarray(shape, np.int64)) >= _LARGE)
 
@@ -151,10 +130,8 @@ def is_large(shape: Shape) -> bool:
 def without_copies(initializer: Initializer) -> Initializer:
     """Returns the same initializer, but a random one does not copy a large tensor.
 
-    A random Keras initializer draws, scales and shifts into three tensors, so it takes three
-    times the memory of the weight. In a function, TensorFlow scales and shifts in place. The
-    seed must be an argument of this function. If it were a constant, TensorFlow would compute
-    the values while it optimizes the function.
+    Keras's take three times the memory of the weight. In a function, TensorFlow scales and
+    shifts in place; it would compute the values early if the seed were not an argument.
     """
     if not isinstance(initializer, _RANDOM):
         return initializer
@@ -201,21 +178,12 @@ _Distribution = tuple[str, float, float]  # method of tf.random.Generator, and t
 
 
 class PartInitializer:
-    """An initializer that returns some rows of the values of another initializer.
+    """Returns the rows from `first` on of the values, of `shape`, of another initializer.
 
-    The rows are bit-identical to those of the other initializer. Only these rows are drawn:
-    Keras draws from the Philox sequence, which can start at any position. (In a function, for
-    example when `fit` builds a model without an input, all rows are drawn.)
-
-    Args:
-        initializer: The initializer of all rows: a random Keras initializer (uniform, normal,
-            truncated normal, variance scaling and its subclasses), a constant, or an array.
-        shape: Shape of all rows.
-        first: The first row to return.
-        name: Name of the argument that received the initializer, for the message.
-
-    Raises:
-        ValueError: If it is another initializer, or an array of another shape.
+    The rows are bit-identical, and only they are drawn: the Philox sequence of Keras can start
+    at any position. (In a function, for example when `fit` builds a model without an input, all
+    rows are drawn.) A ValueError is raised for an initializer other than Keras's random ones
+    (uniform, normal, truncated normal, variance scaling), a constant or an array of `shape`.
     """
 
     def __init__(

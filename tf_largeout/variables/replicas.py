@@ -23,11 +23,7 @@ def replica_id() -> int:
 
 @contextlib.contextmanager
 def replica_of(variable: keras.Variable, local: tf.Variable) -> Iterator[None]:
-    """Context in which `replica_id` is the replica whose part of `variable` is `local`.
-
-    It is for optimizers: a strategy updates the variables of a worker's replicas one after the
-    other, outside of a replica context.
-    """
+    """Context in which `replica_id` is that of `local`: updates are outside of replicas."""
     before = getattr(_updating, "replica_id", 0)
     components = _components(variable)
     _updating.replica_id = next((i for i, one in enumerate(components) if one is local), 0)
@@ -38,10 +34,7 @@ def replica_of(variable: keras.Variable, local: tf.Variable) -> Iterator[None]:
 
 
 def local_variable(variable: keras.Variable) -> tf.Variable:
-    """Returns the `tf.Variable` of this replica behind `variable`.
-
-    A gather from the mirrored variable would read all rows.
-    """
+    """Returns the `tf.Variable` of this replica: a mirrored one would be read whole."""
     if not isinstance(variable.value, tf.distribute.DistributedValues):
         return variable.value
     components = _components(variable)
@@ -49,10 +42,7 @@ def local_variable(variable: keras.Variable) -> tf.Variable:
 
 
 def gathered(values: tf.Tensor) -> tf.Tensor:
-    """Returns the concatenated values of all replicas, `[n]` each, on each replica.
-
-    All replicas must call it. So do not call it in a branch of `tf.cond`.
-    """
+    """Concatenates `[n]` of all replicas. All must call it, so not in a branch of `tf.cond`."""
     context = tf.distribute.get_replica_context()
     if context is None or context.num_replicas_in_sync == 1:
         return values
@@ -77,8 +67,7 @@ def _components(variable: keras.Variable) -> tuple[tf.Variable, ...]:
 def warn_if_fit_will_fail() -> None:
     """Warns once that Keras's `fit` fails under `MultiWorkerMirroredStrategy`.
 
-    Keras fails before it calls a layer, so layers call this function when they create
-    variables. Your own training loop works.
+    Keras fails before it calls a layer, so layers call it when they create variables.
     """
     strategy = tf.distribute.get_strategy()
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -103,13 +92,9 @@ _ATTRIBUTE = "_largeout_observers"
 def observe(variable: keras.Variable, method: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
     """Calls `method(ids, old_rows)` right after each update of rows of `variable`.
 
-    A structure that is updated row by row, such as a tree of sums, must know which rows a step
-    changed, and their previous values. Row-sparse optimizers notify it inside the step, where
-    both are available. So nothing has to be done, or saved, between steps.
-
-    The method runs on the replica that owns the rows. `ids` are integers `[n]`. They may
-    repeat, and on a GPU be -1. `old_rows`, `[n, ...]`, are the rows before the update. Only a
-    weak reference to the method's object is kept.
+    Row-sparse optimizers do so inside the step, on the replica that owns the rows. `ids` are
+    integers `[n]`, which may repeat, and on a GPU be -1; `old_rows` are `[n, ...]`. Only a weak
+    reference to the method's object is kept.
     """
     observers = [one for one in getattr(variable, _ATTRIBUTE, []) if one() is not None]
     setattr(variable, _ATTRIBUTE, [*observers, weakref.WeakMethod(method)])
@@ -119,10 +104,7 @@ def observe(variable: keras.Variable, method: Callable[[tf.Tensor, tf.Tensor], N
 def notify_observers(
     variable: keras.Variable, local: tf.Variable, ids: tf.Tensor | None = None
 ) -> Iterator[None]:
-    """Context around an update of rows `ids`, or all: notifies the observers of `variable`.
-
-    `local` is the `tf.Variable` behind it that is updated.
-    """
+    """Context around an update of rows `ids`, or all, of `local`: notifies the observers."""
     observers = []
     for one in getattr(variable, _ATTRIBUTE, []):
         if (method := one()) is not None:

@@ -115,21 +115,10 @@ def save(weights: NamedWeights, store: MutableMapping[str, Any]) -> None:
 def load(
     weights: NamedWeights, store: Mapping[str, Any], layer: str, sampler: str | None
 ) -> None:
-    """Sets weights to those in `store`: all of them, or none if they do not fit.
+    """Sets all weights to those in `store`, or none, with a ValueError if they do not fit.
 
-    The state of the sampler is left unchanged if the file has the state of another sampler. If
-    the file has another number of shards, the search structures of the shards are left
-    unchanged too; the next step that searches rebuilds them.
-
-    Args:
-        weights: The weights of a built layer.
-        store: What `save` filled, read back.
-        layer: Name of the layer, for messages.
-        sampler: Class name of its sampler; None if it has none.
-
-    Raises:
-        ValueError: If the file does not have the same weights with the same shapes. Weights of
-            the sampler may differ.
+    The state of the sampler stays unchanged if the file has that of another class, and search
+    structures of shards if it has another number of shards; the next step rebuilds them.
     """
     values = _load_tables(store)
     needed, needed_state = _shapes(weights)
@@ -225,10 +214,7 @@ AWAITED = "_largeout_awaited"
 
 
 def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the children of a layer or an optimizer with tables in place of their shards.
-
-    `found` is the result of `_trackable_children`. No child is a shard or a list with one.
-    """
+    """Returns `_trackable_children` with tables in place of their shards."""
     changed: dict[str, Any] = {}
     awaited = getattr(owner, AWAITED, {})
     for name, child in found.items():
@@ -247,10 +233,9 @@ def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
 def placeholder(owner: Any, name: str, child: Any) -> Any:
     """Returns a placeholder for a list of slots of an optimizer that is not built.
 
-    Before an optimizer has its slots, it is not known which slots are shards of one table in
-    the checkpoint. So the placeholder takes their place. When the slots exist, `restore_slots`
-    adds them to the placeholder, and TensorFlow's deferred restoration sets their values.
-    `child` is None if the optimizer has no child of that name yet.
+    Only a built optimizer knows which slots are shards of one table in the checkpoint. Then
+    `restore_slots` adds them, and TensorFlow's deferred restoration sets them. `child` is None
+    if the optimizer has no child of that name yet.
     """
     if not (child is None or isinstance(child, (list, tuple))):
         return child
@@ -261,10 +246,9 @@ def placeholder(owner: Any, name: str, child: Any) -> Any:
 
 
 def restore_slots(owner: Any) -> None:
-    """Restores the slots of a newly built optimizer from the checkpoint that was read before.
+    """Restores a newly built optimizer from the checkpoint that was read before.
 
-    Raises:
-        ValueError: If the checkpoint has a list of slots where the optimizer has none.
+    Raises a ValueError if the checkpoint has a list of slots where the optimizer has none.
     """
     for name, holder in getattr(owner, AWAITED).items():
         child = getattr(owner, name, [])
@@ -280,8 +264,7 @@ def restore_slots(owner: Any) -> None:
 def require_dtype(weights: Iterable[keras.Variable], path: str, owner: str) -> None:
     """Raises a ValueError if a checkpoint has the class rows in another dtype than a layer.
 
-    The rows are found by their name and shape. Several tables of this shape, of which one has
-    the dtype of the layer, raise no error here.
+    It finds rows by name and shape; one of several such tables with the right dtype suffices.
     """
     for table in class_rows.join_shards(weights):
         if table.name != "embeddings":
@@ -307,10 +290,9 @@ def _has_shards(child: Any) -> bool:
 
 
 def _slices(table: ShardedTable) -> Any:
-    """Returns an object that TensorFlow saves in slices; the same object at each call.
+    """Returns the object of a table that TensorFlow saves in slices, for any shards.
 
-    The machine of a shard writes the slice of the shard, and any range of rows can be read. So
-    a checkpoint does not depend on the number of shards.
+    The machine of a shard writes its slice, and any range of rows can be read.
     """
     if not hasattr(table, _SLICES):
         values = [shard.value for shard in table.shards]
