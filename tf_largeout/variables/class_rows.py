@@ -159,6 +159,9 @@ class ShardedTable:
             values[rows] = shard.numpy()
         return values
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.numpy(), dtype)  # a copy in any case
+
     def rows(self, ids: np.ndarray) -> tf.Tensor:
         """Returns the rows `ids`, int64 `[n]`, n > 0, gathered on the devices of the shards."""
         shard_numbers = np.searchsorted(self._ends, ids, side="right")
