@@ -133,7 +133,7 @@ def test_the_optimizer_of_a_first_step_is_built_before_its_trace(own_step):
     found = []
 
     def loss(y, outputs):
-        keras_internals.build_optimizer(model)
+        keras_internals.prepare_first_step(model)
         found.append(model.optimizer.built)
         if len(found) == 1:
             raise ValueError("in the trace")

@@ -121,23 +121,37 @@ def compiled_metrics(model: keras.Model) -> list[Any]:
     return [metrics, getattr(compiled, "_user_weighted_metrics", None) or []]
 
 
-def build_optimizer(model: keras.Model) -> None:
-    """Creates the variables of the optimizer of a model before its first step is traced.
+def prepare_first_step(model: keras.Model) -> None:
+    """Makes `fit` usable after a first step whose trace fails, for example by wrong labels.
 
-    Keras creates them in the trace, after the loss and the metrics. If one of these raises an
-    error, for example because of wrong labels, no later `fit` could use the optimizer: some of
-    its variables are not initialized, or a `tf.function` would have to create variables in its
-    second trace. This function creates them outside of the trace. It does nothing if some
-    layers are not built yet, in a model with another `train_step`, which may train other
-    variables, and under a strategy, where Keras itself creates them before the trace.
+    Keras creates the variables of the optimizer and of the metrics in the trace of the first
+    step. If the trace fails, some are not initialized, and TensorFlow cannot call the function
+    of the step again. So this function creates the variables of the optimizer outside of the
+    trace, if all layers are built and the class of the model does not override `train_step`,
+    which may train other variables. And it replaces the function of the step: its next call
+    makes a new one if no step ran until then. Under a strategy it does nothing, because Keras
+    creates all variables before the trace.
 
     Relies on: `train_step` passing the trainable weights of the model to its optimizer, the
-    attribute `built` of optimizers, and the same as `all_layers`.
+    attribute `built` of optimizers, `fit` and `train_on_batch` calling `train_function`, the
+    argument `force` of `make_train_function`, and the same as `all_layers` and `step_counter`.
     """
-    optimizer = getattr(model, "optimizer", None)
-    if optimizer is None or optimizer.built or tf.distribute.has_strategy():
+    optimizer, function = getattr(model, "optimizer", None), model.train_function
+    if optimizer is None or tf.distribute.has_strategy():
         return
-    if type(model).train_step is not _METHODS_OF_KERAS["train_step"]:
+    if function is not None and tf.inside_function():
+        counter = step_counter(optimizer)
+        with tf.init_scope():
+            before = int(counter.value)
+
+        def next_step(iterator: Any) -> Any:
+            model.train_function = function
+            if int(counter.value) == before:
+                model.make_train_function(force=True)
+            return model.train_function(iterator)
+
+        model.train_function = next_step
+    if optimizer.built or type(model).train_step is not _METHODS_OF_KERAS["train_step"]:
         return
     for layer in model._flatten_layers():
         if not layer.built:

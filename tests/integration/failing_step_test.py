@@ -173,3 +173,56 @@ def test_an_empty_batch_changes_no_weights():
     tf.function(model.train_step)((tf.constant(x[:0]), tf.constant(y[:0])))
     for was, now in zip(before, model.trainable_variables, strict=True):
         np.testing.assert_array_equal(now.numpy(), was)
+
+
+class Subclassed(keras.Model):
+    def __init__(self, heads):
+        super().__init__()
+        self.dense, self.head = keras.layers.Dense(DIM), heads[0]
+
+    def call(self, inputs):
+        return self.head(self.dense(inputs))
+
+
+def _by_inputs(outputs_of):
+    def model(heads):
+        inputs = keras.Input([DIM])
+        return keras.Model(inputs, outputs_of(heads, keras.layers.Dense(DIM)(inputs)))
+
+    return model
+
+
+MODELS = {
+    "one output": _by_inputs(lambda heads, hidden: heads[0](hidden)),
+    "two outputs": _by_inputs(lambda heads, hidden: [head(hidden) for head in heads]),
+    "named outputs": _by_inputs(lambda heads, hidden: {h.name: h(hidden) for h in heads}),
+    "subclassed": Subclassed,
+}
+
+
+@pytest.mark.parametrize("trained", [False, True], ids=["new", "trained"])
+@pytest.mark.parametrize("name", MODELS)
+def test_fit_works_after_a_first_step_that_could_not_be_traced(name, trained):
+    names = ("first", "second")
+    heads = [tflo.layers.LargeOutput(NUM_CLASSES, "uniform", name=one) for one in names]
+    model = MODELS[name](heads)
+    loss, inputs, labels = (
+        tflo.losses.SampledSoftmaxLoss(),
+        np.ones([4, DIM], "float32"),
+        np.arange(4),
+    )
+    losses = loss
+    if name == "two outputs":
+        losses, labels = [loss, loss], [labels, labels]
+    elif name == "named outputs":
+        losses, labels = dict.fromkeys(names, loss), dict.fromkeys(names, labels)
+    optimizer = tflo.optimizers.LazyAdam()
+    if trained:
+        model.compile(optimizer, losses)
+        model.fit(inputs, labels, verbose=0)
+    model.compile(optimizer, losses)
+    wrong = keras.tree.map_structure(lambda one: one.astype("float32"), labels)
+    with pytest.raises(ValueError, match="integer class ids"):
+        model.fit(inputs, wrong, verbose=0)
+    model.fit(inputs, labels, verbose=0, epochs=2)
+    assert optimizer.iterations == 2 + trained

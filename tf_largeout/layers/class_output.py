@@ -262,7 +262,7 @@ class ClassOutput(keras.layers.Layer):
             training = running.training
         if running.model is not None:
             if running.training:
-                keras_internals.build_optimizer(running.model)
+                keras_internals.prepare_first_step(running.model)
             check_compiled(self, running.model, training)
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
