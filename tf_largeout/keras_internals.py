@@ -165,12 +165,11 @@ def prepare_first_step(model: keras.Model) -> None:
 def compile_names(get: Callable[..., Any]) -> dict[str, type]:
     """Returns the classes that `compile` accepts by name; entries added to it are accepted too.
 
+    `get` is `keras.losses.get` or `keras.metrics.get`. (`keras.optimizers.get` finds custom
+    objects, which are public.)
+
     Relies on: the table `ALL_OBJECTS_DICT` in the module of `get`. If there is no such table,
     the result is an empty dictionary, and `compile` does not find names that are added to it.
-
-    Args:
-        get: `keras.losses.get` or `keras.metrics.get`. (`keras.optimizers.get` finds custom
-            objects, which are public.)
     """
     table: dict[str, type] = get.__globals__.get("ALL_OBJECTS_DICT", {})
     return table
@@ -184,10 +183,7 @@ def replace_check_finite(function: Callable[..., tf.Tensor]) -> None:
     it is wrapped.
 
     Relies on: the method `check_finite(grads)`, which `LossScaleOptimizer.apply` calls after it
-    has built the wrapped optimizer.
-
-    Args:
-        function: The new method. `functools.wraps` made it from the method of Keras.
+    has built the wrapped optimizer. `functools.wraps` made `function` from it.
     """
     cls = keras.optimizers.LossScaleOptimizer
     if cls.check_finite is inspect.unwrap(function):
@@ -307,13 +303,11 @@ def own_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]
 def slot_of(optimizer: keras.optimizers.Optimizer, name: str, variable: Any) -> Any:
     """Returns the slot of an optimizer that belongs to `variable`; None if it has none.
 
+    The optimizer is built. `name` is "momentums", "velocities", "accumulators", or the name
+    after "_" of another list. `variable` may be the part of a variable on one replica.
+
     Relies on: the method `_get_variable_index`, and the lists `_momentums` and `_velocities` of
     Adam, and `_accumulators` of Adagrad, in the order of the trainable variables.
-
-    Args:
-        optimizer: A built optimizer.
-        name: "momentums", "velocities", "accumulators", or the name after "_" of another list.
-        variable: A trainable variable, or its part on one replica.
     """
     return getattr(optimizer, f"_{name}")[optimizer._get_variable_index(variable)]
 
@@ -328,17 +322,11 @@ def step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
 
 
 class KnownVariable(NamedTuple):
-    """What an optimizer knows about a variable that it updates.
+    """What an optimizer knows about a variable that it updates."""
 
-    Attributes:
-        position: Its position among the trainable variables.
-        of_model: The variable of the model, of which it is the part on one replica.
-        decays: Whether the weight decay of the optimizer applies to it.
-    """
-
-    position: int
-    of_model: Any
-    decays: bool
+    position: int  # among the trainable variables
+    of_model: Any  # the variable of which it is the part on one replica
+    decays: bool  # whether the weight decay applies to it
 
 
 def known_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> KnownVariable:
@@ -353,15 +341,10 @@ def known_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> Know
 
 
 class SlotList(NamedTuple):
-    """Slots of an optimizer.
+    """Slots of an optimizer."""
 
-    Attributes:
-        slots: One slot, or None, per trainable variable.
-        are_averages: Whether they are moving averages of the variables.
-    """
-
-    slots: list[Any]
-    are_averages: bool
+    slots: list[Any]  # one slot, or None, per trainable variable
+    are_averages: bool  # whether they are moving averages of the variables
 
 
 def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[SlotList]:
