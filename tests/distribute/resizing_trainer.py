@@ -35,7 +35,8 @@ def resized(num_shards):
 def devices_of(model):
     """Returns the devices of the class weights and their slots, by name."""
     variables = [*model.trainable_variables, *model.optimizer.variables]
-    return [(one.name, one.value.device) for one in variables if "head" in one.path]
+    shards = [part for one in variables for part in getattr(one, "shards", [one])]
+    return [(one.name, one.value.device) for one in shards if "head" in one.path]
 
 
 def grown_mb():

@@ -106,7 +106,8 @@ def main(folder, *addresses):
     except ValueError as error:
         found["built in fit"] = "keras.Input" in str(error)
     variables = [*model.layers[-1].trainable_weights, *model.optimizer.variables]
-    devices = {v.path: v.value.device for v in variables if "large_output" in v.path}
+    shards = [part for one in variables for part in getattr(one, "shards", [one])]
+    devices = {v.path: v.value.device for v in shards if "large_output" in v.path}
     print(json.dumps({**found, "devices": devices}))
 
 
