@@ -15,9 +15,7 @@ from tf_largeout.types import LearningRate, Variable
 class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
     """Adagrad that updates only the rows with a gradient.
 
-    A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
-    any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
-    takes O(rows with a gradient) time instead of O(all rows):
+    For a sparse gradient (see `LazyAdam`), a step takes O(rows with a gradient) time:
 
     ```
     g = sum of the gradients of the row
@@ -43,10 +41,7 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
             class rows.
         epsilon: added to a under the root. Defaults to 1e-7.
 
-    The other arguments are those of `LazyAdam`.
-
-    Raises:
-        ValueError: see `LazyAdam`.
+    The other arguments and the errors are those of `LazyAdam`.
     """
 
     # The op that updates the rows of a variable and its accumulator.
@@ -91,13 +86,8 @@ class RowwiseAdagrad(LazyAdagrad):
 
     Only rows with a gradient are read and written (see `LazyAdam` on sparse gradients). A dense
     gradient gives the same result as an equal sparse one. Variables of rank 0 and 1 are updated
-    by Adagrad.
-
-    For class rows use 30 times the learning rate that you would use with `LazyAdam`. The
-    accumulator starts at 0, as in PyTorch's Adagrad. The loss is a mean over the batch, but
-    only one or two of its examples contribute to the gradient of a class row. So the square of
-    the gradient is far below Keras's initial value of 0.1. With this initial value, rows would
-    hardly move.
+    by Adagrad. For class rows use 30 times the learning rate that you would use with
+    `LazyAdam`. The accumulator starts at 0, as in PyTorch's Adagrad; see `LazyAdagrad`.
 
     Reference:
         [Mudigere et al., 2021](https://arxiv.org/abs/2104.05158), "row-wise AdaGrad".
@@ -106,12 +96,8 @@ class RowwiseAdagrad(LazyAdagrad):
         learning_rate: float, schedule or callable. Defaults to 0.1, about 30 times that of
             `LazyAdam`; usual values are 0.01 to 1.
         initial_accumulator_value: initial value of a. Defaults to 0.
-        epsilon: added to a under the root. Defaults to 1e-7.
 
-    The other arguments are those of `LazyAdam`.
-
-    Raises:
-        ValueError: see `LazyAdam`.
+    The other arguments and the errors are those of `LazyAdagrad`.
     """
 
     _update_op = staticmethod(row_ops.row_rowwise_adagrad)
@@ -126,12 +112,7 @@ class RowwiseAdagrad(LazyAdagrad):
         **kwargs: Any,
     ) -> None:
         super().__init__(
-            learning_rate=learning_rate,
-            initial_accumulator_value=initial_accumulator_value,
-            epsilon=epsilon,
-            weight_decay=weight_decay,
-            name=name,
-            **kwargs,
+            learning_rate, initial_accumulator_value, epsilon, weight_decay, name, **kwargs
         )
 
     def add_variable_from_reference(

@@ -135,10 +135,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
                 self._last_steps.append(self.add_row_slot(variable, "last_step", "int64"))
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
-        number = self.step_number(variable)
-        beta_1, offset = self.row_beta_1, self.row_step_offset
-        if step.is_dense:
-            beta_1, offset = self.beta_1, 0
+        number, beta_1, offset = self.step_number(variable), self.beta_1, 0
+        if not step.is_dense:
+            beta_1, offset = self.row_beta_1, self.row_step_offset
         row_ops.row_adam(
             variable,
             slot_of(self, "momentums", variable) if beta_1 else None,
@@ -162,7 +161,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         momentum = slot_of(self, "momentums", variable)
         velocity = slot_of(self, "velocities", variable)
         if self.decay_skipped:
-            self._decay_skipped_rows(variable, momentum, velocity, step)
+            self._decay_skipped_rows(variable, step)
         if momentum is None:
             gradient = tf.cast(gradient, variable.dtype)
             step_size = self._step_size(tf.cast(learning_rate, tf.float32), step, self.beta_1)
@@ -178,13 +177,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         else:
             super().update_all(gradient, variable, learning_rate)
 
-    def _decay_skipped_rows(
-        self,
-        variable: tf.Variable,
-        momentum: keras.Variable | None,
-        velocity: keras.Variable,
-        step: tf.Tensor,
-    ) -> None:
+    def _decay_skipped_rows(self, variable: tf.Variable, step: tf.Tensor) -> None:
         """Decays the moments of rows for the steps in which they had no gradient."""
         last_step = slot_of(self, "last_steps", variable)
         skipped = step - last_step.value - 1
@@ -192,8 +185,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         def decay_moments() -> tf.Operation | None:
             count = tf.cast(skipped, variable.dtype)
             count = tf.reshape(count, variable.shape[:1] + [1] * (len(variable.shape) - 1))
-            for slot, beta in ((momentum, self.beta_1), (velocity, self.beta_2)):
-                if slot is not None:
+            for name, beta in (("momentums", self.beta_1), ("velocities", self.beta_2)):
+                if (slot := slot_of(self, name, variable)) is not None:
                     decay = tf.pow(tf.cast(beta, count.dtype), count)
                     self.assign(slot, slot.value * decay)
             return tf.no_op()
@@ -213,9 +206,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def get_config(self) -> Config:
         config = super().get_config()
         del config["amsgrad"]
-        config |= {
+        return config | {
             "decay_skipped": self.decay_skipped,
             "row_beta_1": self.row_beta_1,
             "row_step_offset": self.row_step_offset,
         }
-        return config

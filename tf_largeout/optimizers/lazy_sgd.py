@@ -15,9 +15,7 @@ from tf_largeout.types import LearningRate
 class LazySGD(RowSparse, keras.optimizers.SGD):
     """Gradient descent with momentum that updates only the rows with a gradient.
 
-    A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
-    any `keras.layers.Embedding`, such as the embedding tables of your encoder. A step then
-    takes O(rows with a gradient) time instead of O(all rows):
+    For a sparse gradient (see `LazyAdam`), a step takes O(rows with a gradient) time:
 
     ```
     g = sum of the gradients of the row
@@ -51,10 +49,7 @@ class LazySGD(RowSparse, keras.optimizers.SGD):
         momentum: float in [0, 1]. Defaults to 0: no slot, plain gradient descent.
         nesterov: whether to use Nesterov momentum. Defaults to False.
 
-    The other arguments are those of `LazyAdam`.
-
-    Raises:
-        ValueError: see `LazyAdam`.
+    The other arguments and the errors are those of `LazyAdam`.
     """
 
     def __init__(

@@ -19,22 +19,15 @@ from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
 class RowStep(NamedTuple):
     """What an optimizer needs in order to update the rows of a variable that have a gradient.
 
-    Attributes:
-        values: float32 `[n, ...]`, the gradient rows.
-        ids: `[n]`, the row of the variable that each gradient row belongs to; in range, may
-            repeat.
-        learning_rate: float32 scalar.
-        weight_decay: float32 scalar; a row is first multiplied by 1 minus this number.
-        rounding: The argument of the `row_ops` for rows in bfloat16; None for float32.
-        is_dense: Whether it is a dense gradient of rows in bfloat16: `ids` are all rows, and
-            the rule for dense gradients applies.
+    `is_dense` marks a dense gradient of rows in bfloat16: `ids` are all rows, and the rule for
+    dense gradients applies.
     """
 
-    values: tf.Tensor
-    ids: tf.Tensor
-    learning_rate: tf.Tensor
-    weight_decay: tf.Tensor
-    rounding: tf.Tensor | None = None
+    values: tf.Tensor  # float32 [n, ...], the gradient rows
+    ids: tf.Tensor  # [n], the row of the variable for each; in range, may repeat
+    learning_rate: tf.Tensor  # float32 scalar
+    weight_decay: tf.Tensor  # float32 scalar; a row is first multiplied by 1 minus it
+    rounding: tf.Tensor | None = None  # as in `row_ops` for rows in bfloat16; else None
     is_dense: bool = False
 
 
@@ -83,13 +76,8 @@ class RowSparse(keras.optimizers.Optimizer):
     ) -> keras.Variable | None:
         """Creates a slot on the device of its variable; float32 for rows in bfloat16."""
         if class_rows.is_marked(reference_variable):
-            return self.add_row_slot(
-                reference_variable,
-                name or "var",
-                "float32",
-                initializer,
-                reference_variable.shape,
-            )
+            options = "float32", initializer, reference_variable.shape
+            return self.add_row_slot(reference_variable, name or "var", *options)
         with devices.device_scope_of(reference_variable):
             slot = super().add_variable_from_reference(reference_variable, name, initializer)
         class_rows.mark_slot(slot, reference_variable)
@@ -137,8 +125,7 @@ class RowSparse(keras.optimizers.Optimizer):
         So a file does not depend on the number of shards, even if another Keras optimizer wraps
         this one, and writes its own variables and these.
         """
-        found: list[keras.Variable] = super().variables
-        return class_rows.join_shards(found)
+        return class_rows.join_shards(super().variables)
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
         children = super()._trackable_children(save_type, **kwargs)
@@ -200,7 +187,10 @@ class RowSparse(keras.optimizers.Optimizer):
                 kept.setdefault(servers[-1], []).extend(parts)
         local = kept.pop(None)
         if kept:
-            arrived = [_arrived(server, parts) for server, parts in kept.items()]
+            arrived = []  # numbers that can be read only after all parts are computed
+            for server, parts in kept.items():
+                with tf.device(server), tf.control_dependencies(parts):
+                    arrived.append(tf.identity(tf.size(parts[0])))
             with tf.control_dependencies(arrived):
                 step = tf.identity(step)
         *local, step = tf.identity_n([*local, step])
@@ -334,12 +324,6 @@ class _RowGradient(tf.IndexedSlices):
         return _RowGradient(self.values / scale, self.indices, self.dense_shape)
 
 
-def _arrived(server: str | None, parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns a number on `server`, which can be read only after all `parts` are computed."""
-    with tf.device(server), tf.control_dependencies(parts):
-        return tf.identity(tf.size(parts[0]))
-
-
 def _merged(gradient: Gradient | None) -> Gradient | None:
     """Returns the gradient with the gradients of repeated rows summed."""
     if not isinstance(gradient, tf.IndexedSlices):
@@ -369,9 +353,8 @@ def _check_finite_by_rows(
 ) -> tf.Tensor:
     """The `check_finite` of a `LossScaleOptimizer`, which reads only the rows of gradients.
 
-    That of Keras converts `IndexedSlices` to a boolean tensor of the variable's shape. If the
-    wrapped optimizer is not one of ours, this method calls it. With several replicas, the
-    result is true if the gradients of all are finite. (Keras checks only the first replica.)
+    That of Keras converts `IndexedSlices` to a boolean tensor of the variable's shape, and
+    checks only the first replica. Here, the gradients of all replicas must be finite.
     """
     inner = self.inner_optimizer
     parts = getattr(inner, "optimizers", [inner])  # of a MultiOptimizer
