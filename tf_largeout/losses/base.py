@@ -12,11 +12,7 @@ from typing_extensions import Self, Unpack
 
 from tf_largeout import checks
 from tf_largeout.arguments import boolean, is_whole, one_of, pack, real_number, unpack
-from tf_largeout.keras_internals import (
-    mask_of,
-    running_step,
-    set_mask,
-)
+from tf_largeout.keras_internals import mask_of, running_step, set_mask
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
 from tf_largeout.steps.labels import per_example
 from tf_largeout.steps.output_tag import OutputTag, tag_of
@@ -25,6 +21,7 @@ from tf_largeout.types import Config, DTypeLike, TensorLike
 from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
 AnyStep = TypeVar("AnyStep", bound=Step)
+_WORD_STARTS = r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"  # of "NCELoss": "nce_loss"
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
 
@@ -112,7 +109,7 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         dtype: DTypeLike | None = None,
         ignore_class: int | None = None,
     ) -> None:
-        name = name or _snake_case(type(self).__name__)
+        name = name or re.sub(_WORD_STARTS, "_", type(self).__name__).lower()
         super().__init__(reduction=reduction, name=name, dtype=dtype)
         if ignore_class is not None and not (
             is_whole(ignore_class) and -(2**63) <= ignore_class < 2**63
@@ -124,14 +121,10 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         self.ignore_class = None if ignore_class is None else int(ignore_class)
 
     def of_step(self, step: AnyStep) -> tf.Tensor:
-        """Returns the loss of each example.
+        """Returns the loss of each example of a `step_class` object, float32 `[B]`.
 
-        Args:
-            step: The `step_class` instance of `B` examples. If it does not train
-                (`step.training`), the result is what `evaluate` reports.
-
-        Returns:
-            float32 `[B]`, 0 for an example without labels.
+        It is 0 for an example without labels. If the step does not train (`step.training`), it
+        is what `evaluate` reports.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `of_step`.")
 
@@ -196,7 +189,6 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
 
 
 def _by_position(values: tf.Tensor, tag: OutputTag) -> tf.Tensor:
-    """Reshapes `values`, `[B]`, to the leading shape of the features."""
     values = tf.reshape(values, tf.shape(tag.features)[:-1])
     return tf.ensure_shape(values, tag.features.shape[:-1])
 
@@ -215,11 +207,6 @@ def _check_class_weight(y_true: TensorLike) -> None:
         "`class_weights` to the loss, such as DecoupledSoftmaxLoss(class_weights=weights), or "
         "`sample_weight` to `fit`."
     )
-
-
-def _snake_case(name: str) -> str:
-    """Returns a name in snake case: "nce_loss" for "NCELoss"."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
 def softmax_cross_entropy(
@@ -260,15 +247,11 @@ class CrossEntropy:
     which only the best k probabilities are known. So `u = e sum_y w_y t_y + 1 - T`, and
     `W = sum_y w_y t_y + 1 - T`.
 
-    A class weight multiplies the whole term of a label, including its smoothed part. Weights
-    are float `[num_classes]`, at least 0 and not all 0. They are not normalized: the mean over
-    a batch divides by the number of examples. Weights of other classes have no effect.
-
-    With one label per example, label smoothing equals that of
-    `keras.losses.CategoricalCrossentropy`, and class weights equal `class_weight` in `fit`. The
-    penalty is the auxiliary loss of PaLM (Chowdhery et al. 2022, section 5: "z-loss", with a
-    factor of 1e-4). It keeps log Z near 0. `ZLoss` is another loss, by de Brebisson and
-    Vincent.
+    Class weights, see `SoftmaxLoss`, are float `[num_classes]`, at least 0 and not all 0. They
+    are not normalized: the mean over a batch divides by the number of examples. With one label
+    per example, they equal `class_weight` in `fit`, and label smoothing equals that of
+    `keras.losses.CategoricalCrossentropy`. The penalty is the "z-loss" of PaLM (Chowdhery et
+    al. 2022, section 5, with a factor of 1e-4), unlike `ZLoss`, by de Brebisson and Vincent.
 
     A sampled loss estimates the mean logit without bias from the labels and the sampled classes
     s, each divided by its expected count:
@@ -276,10 +259,7 @@ class CrossEntropy:
         mean_c o_c ~ (sum_y o_y + sum_s o_s / E[count_s]) / num_classes
 
     Its penalty uses the estimated log Z, so it is biased. `evaluate` reports the loss with
-    exact values of both.
-
-    Raises:
-        ValueError: If an argument is out of range.
+    exact values of both. An argument out of range raises a ValueError.
     """
 
     def __init__(
@@ -300,11 +280,7 @@ class CrossEntropy:
                 self._weights = tf.constant(self.class_weights)
 
     def weights_of(self, labels: tf.Tensor, num_classes: int) -> tf.Tensor | None:
-        """Returns the class weights of labels, float32 `[B, L]`, 0 at padding; None if all 1.
-
-        Raises:
-            ValueError: If the number of weights is not the number of classes.
-        """
+        """Returns the weights of labels, float32 `[B, L]`, 0 at padding; None if all are 1."""
         if self.class_weights is None:
             return None
         if len(self.class_weights) != num_classes:
@@ -318,19 +294,10 @@ class CrossEntropy:
     def exact(
         self, step: Step, compute_dtype: str = "float32", ranking: str = "logit"
     ) -> tf.Tensor:
-        """Returns the loss of each example, `[B]`, by one pass over all classes.
-
-        The arguments are those of `Step.statistics`.
-        """
+        """Returns the loss of each example, `[B]`, by one pass; see `Step.statistics`."""
         found, labels = step.statistics(compute_dtype, ranking), step.labels
-        return self.of_scores(
-            found.log_partition,
-            found.true_logits,
-            labels.ids,
-            step.num_classes,
-            lambda: step.mean_logits(ranking),
-            labels.weights,
-        )
+        scores = found.log_partition, found.true_logits, labels.ids, step.num_classes
+        return self.of_scores(*scores, lambda: step.mean_logits(ranking), labels.weights)
 
     def of_candidates(
         self,
@@ -339,10 +306,9 @@ class CrossEntropy:
         true_logits: tf.Tensor,
         function: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
     ) -> tf.Tensor:
-        """Returns the loss of each example, `[B]`, estimated from scored candidates.
+        """Returns the loss of each example, `[B]`, with an estimated log Z, `[B]`.
 
-        `log_partition`, `[B]`, is the estimated log Z, `true_logits`, `[B, L]`, are the logits
-        of the labels in this softmax, and `function` maps any logit to its value in it.
+        `function` maps a logit to its value in this softmax, as in `true_logits`, `[B, L]`.
         """
         return self.of_scores(
             log_partition,
@@ -364,13 +330,8 @@ class CrossEntropy:
     ) -> tf.Tensor:
         """Returns the loss of each example, `[B]`, from the scores of a given softmax.
 
-        Args:
-            log_partition: Float `[B]`, log Z.
-            true_logits: Float `[B, L]`, logits of the labels.
-            labels: int64 `[B, L]`, padded with -1.
-            num_classes: Number of classes.
-            mean_logits: Returns the mean logit of all classes, `[B]`.
-            soft_targets: Float `[B, L]`, the probabilities of the labels; None for equal ones.
+        `log_partition` is log Z, `[B]`; `true_logits`, `labels` and `soft_targets` are `[B,
+        L]`, the targets None for equal ones. `mean_logits` returns the mean over all classes.
         """
         has_label, class_weights = labels >= 0, None
         if self.class_weights is not None:
@@ -489,20 +450,22 @@ class SampledLoss(TaggedLoss[SampledStep]):
         self.compute_dtype = one_of("compute_dtype", compute_dtype, COMPUTE_DTYPES)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
-        """Returns the loss of each example, from the scores of its candidates.
+        """Returns the loss of each example, float32 `[B]`, from its scored `Candidates`.
 
-        Args:
-            candidates: The `tf_largeout.losses.Candidates`: scored labels and drawn classes of
-                `B` examples.
-
-        Returns:
-            float32 `[B]`; values of examples without labels have no effect.
+        Values of examples without labels have no effect.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
 
     def of_step(self, step: SampledStep) -> tf.Tensor:
+        if step.training is None:
+            warnings.warn(
+                f"{type(self).__name__} was given logits of a model call without the "
+                "argument `training`, so it computes the exact loss over all "
+                f"{step.num_classes} classes. In a custom training loop, call the model with "
+                "training=True. To get the exact loss, call it with training=False.",
+                stacklevel=1,  # one place for all calls, so that a loop warns only once
+            )
         if not step.training:
-            self._warn_of_unknown_training(step)
             return self.exact_losses(step)
         candidates = self.candidates(step)
         losses = self.candidate_losses(candidates)
@@ -512,10 +475,8 @@ class SampledLoss(TaggedLoss[SampledStep]):
         """Scores the labels and the sampled classes of a step, for `candidate_losses`.
 
         A subclass can pass `explicit`, int64 `[n]`: distinct classes to score for every example
-        in addition.
-
-        Raises:
-            ValueError: If the step has no sample, or the loss cannot use its expected counts.
+        in addition. Raises a ValueError if the step has no sample, or the loss cannot use its
+        expected counts.
         """
         who = type(self).__name__
         if step.sample is None:
@@ -534,21 +495,8 @@ class SampledLoss(TaggedLoss[SampledStep]):
         return step.candidates(self.remove_accidental_hits, explicit, self.compute_dtype)
 
     def exact_losses(self, step: SampledStep) -> tf.Tensor:
-        """Returns what `evaluate` reports, `[B]`: by default the exact softmax loss.
-
-        It is 0 for an example without labels.
-        """
+        """Returns the losses in `evaluate`, `[B]`: those of a softmax, and 0 without labels."""
         return self.cross_entropy.exact(step)
-
-    def _warn_of_unknown_training(self, step: SampledStep) -> None:
-        if step.training is None:
-            warnings.warn(
-                f"{type(self).__name__} was given logits of a model call without the "
-                "argument `training`, so it computes the exact loss over all "
-                f"{step.num_classes} classes. In a custom training loop, call the model with "
-                "training=True. To get the exact loss, call it with training=False.",
-                stacklevel=1,  # one place for all calls, so that a loop warns only once
-            )
 
     def get_config(self) -> Config:
         return {

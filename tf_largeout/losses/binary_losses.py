@@ -20,12 +20,8 @@ def nce_loss(
 
     It is `sum_y (softplus(o_y) - t o_y) + sum_s softplus(o_s)` with `t = 1 / #labels`. For one
     label, this is `-log sigmoid(o_y) - sum_s log sigmoid(-o_s)`, minus the objective of Gutmann
-    & Hyvarinen 2010. For several labels it equals `tf.nn.nce_loss`.
-
-    Args:
-        true_logits: Float `[B, L]`, corrected.
-        sampled_logits: Float `[B, num_sampled]`, corrected.
-        has_label: Bool `[B, L]`, False at padding.
+    & Hyvarinen 2010. For several labels it equals `tf.nn.nce_loss`. The corrected logits are
+    floats, `[B, L]` and `[B, num_sampled]`; `has_label`, bool `[B, L]`, is False at padding.
     """
     true_logits = tf.where(has_label, true_logits, 0)
     weights = target_weights(has_label, true_logits.dtype)
@@ -137,21 +133,19 @@ class NegativeSamplingLoss(SampledLoss):
         self.calibration = real_number("calibration", calibration, least=0, most=1)
 
     def candidate_losses(self, candidates: Candidates) -> tf.Tensor:
+        positive_weight = 1.0
+        if self.calibration:
+            num_sampled = tf.add_n([tf.shape(one.products)[1] for one in candidates.samples])
+            num_negatives = max(candidates.num_classes - 1, 1)
+            share = tf.minimum(tf.cast(num_sampled, tf.float32) / num_negatives, 1)
+            positive_weight = 1 - self.calibration * (1 - share)
         return negative_sampling_loss(
             candidates.true_logits,
             candidates.logits(),
             candidates.has_label,
             self.negative_reduction,
-            self._positive_weight(candidates),
+            positive_weight,
         )
-
-    def _positive_weight(self, candidates: Candidates) -> float | tf.Tensor:
-        if not self.calibration:
-            return 1.0
-        num_sampled = tf.add_n([tf.shape(one.products)[1] for one in candidates.samples])
-        num_negatives = max(candidates.num_classes - 1, 1)
-        share = tf.minimum(tf.cast(num_sampled, tf.float32) / num_negatives, 1)
-        return 1 - self.calibration * (1 - share)
 
     def get_config(self) -> Config:
         return {
