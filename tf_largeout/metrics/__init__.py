@@ -6,12 +6,12 @@ from tf_largeout.metrics.class_metrics import (
     MacroRecallAtK,
     PropensityScoredPrecisionAtK,
 )
-from tf_largeout.metrics.perplexity import Perplexity
 from tf_largeout.metrics.rank_metrics import (
     NDCG,
     HitRateAtK,
     MeanAveragePrecision,
     MeanReciprocalRank,
+    Perplexity,
     PrecisionAtK,
     RecallAtK,
 )

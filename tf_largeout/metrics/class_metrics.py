@@ -25,8 +25,7 @@ class PropensityScoredPrecisionAtK(RankMetric):
     training examples (Jain et al. 2016, "Extreme multi-label loss functions", section 3 and
     equation 4.1; the ratio of sums follows the extreme classification repository).
 
-    The arguments that are not listed, its calls and its value in training are those of
-    `PrecisionAtK`.
+    The other arguments, its calls and its value in training are those of `PrecisionAtK`.
 
     Args:
         counts: How many training examples each class has: `[num_classes]`, whole numbers.
@@ -114,17 +113,12 @@ class AveragePopularityAtK(AtK, ExampleMetric):
     metrics of this kind and `CatalogCoverageAtK` share this pass if the metric with the largest
     k is the first in the list.
 
-    The other arguments and its calls are those of `PrecisionAtK`.
+    The other arguments, its calls and errors are those of `PrecisionAtK`. Labels do not change
+    the value, but examples without labels do not count.
 
     Args:
         counts: How many training examples each class has: `[num_classes]`, whole numbers.
-
-    Call arguments:
-        y_true: The labels do not change the value, but examples without labels do not count.
-
-    Raises:
-        ValueError: As for `PrecisionAtK`, or if `counts` are not whole numbers, or there is not
-            one count per class.
+            Others raise a ValueError.
     """
 
     kind = "average_popularity"
@@ -196,18 +190,12 @@ class CatalogCoverageAtK(PerClass):
     and serendipity", and `ItemCoverage` in RecBole.
 
     Its value in training and its pass over the classes are those of `AveragePopularityAtK`. The
-    state takes 4 bytes per class. The other arguments and its calls are those of
-    `PrecisionAtK`.
+    state takes 4 bytes per class. The other arguments, its calls and errors are those of
+    `PrecisionAtK`. Labels do not change the value, but examples without labels, or with a
+    `sample_weight` of 0, do not count.
 
     Args:
-        num_classes: Number of classes of the output layer.
-
-    Call arguments:
-        y_true: The labels do not change the value, but examples without labels do not count.
-        sample_weight: Examples of weight 0 do not count.
-
-    Raises:
-        ValueError: As for `PrecisionAtK`, or if `num_classes` is not that of the layer.
+        num_classes: Number of classes of the output layer; others raise a ValueError.
     """
 
     kind = "catalog_coverage"
@@ -243,25 +231,19 @@ class MacroRecallAtK(PerClass):
     classification".
 
     It is exact in `evaluate`. In training it is NaN, because each step would take
-    O(num_classes) time. The state takes 16 bytes per class.
-
-    `class_recalls()` returns the recall of each class. Use it for the mean over rare classes:
+    O(num_classes) time. The state takes 16 bytes per class. `class_recalls()` returns the
+    recall of each class. Use it for the mean over rare classes:
 
     ```python
     recalls = metric.class_recalls()
     tail = np.nanmean(recalls[counts < 10])
     ```
 
-    The other arguments and its calls are those of `PrecisionAtK`.
+    The other arguments, its calls and errors are those of `PrecisionAtK`. A `sample_weight`
+    weights the examples of each class.
 
     Args:
-        num_classes: Number of classes of the output layer.
-
-    Call arguments:
-        sample_weight: They weight the examples of each class.
-
-    Raises:
-        ValueError: As for `PrecisionAtK`, or if `num_classes` is not that of the layer.
+        num_classes: Number of classes of the output layer; others raise a ValueError.
     """
 
     kind = "macro_recall"
@@ -284,20 +266,16 @@ class MacroRecallAtK(PerClass):
     def class_recalls(self) -> np.ndarray:
         """Returns the recall of each class, float64 `[num_classes]`; NaN if it did not occur.
 
-        The recall counts the examples since `reset_state`. Keras resets metrics before an
-        evaluation.
+        It counts the examples since `reset_state`, which Keras calls before an evaluation.
         """
-        return np.asarray(self._recalls())
+        return np.asarray(ratio(self.found, self.occurring))
 
     def result(self) -> tf.Tensor:
-        recalls = self._recalls()
+        recalls = ratio(self.found, self.occurring)
         has_recall = tf.convert_to_tensor(self.occurring) != 0
         total = tf.reduce_sum(tf.where(has_recall, recalls, 0))
         number = tf.reduce_sum(tf.cast(has_recall, tf.float64))
         return tf.cast(ratio(total, number), self.dtype)
-
-    def _recalls(self) -> tf.Tensor:
-        return ratio(self.found, self.occurring)
 
 
 def checked_counts(counts: np.ndarray | Sequence[int]) -> np.ndarray:

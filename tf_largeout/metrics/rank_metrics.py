@@ -1,4 +1,4 @@
-"""The base classes of the metrics, and the metrics of the ranks of labels."""
+"""The base classes of the metrics, perplexity, and the metrics of the ranks of labels."""
 
 import logging
 from typing import Any, NamedTuple
@@ -37,12 +37,10 @@ class TaggedMetric(keras.metrics.Metric):
         return super().__new__(cls)
 
     def add_examples(self, step: Step, valid: tf.Tensor, weights: tf.Tensor) -> None:
-        """Adds `B` examples to the state, or calls `skip_step`.
+        """Adds the `B` examples of a step to the state, or calls `skip_step`.
 
-        Args:
-            step: The step of `B` examples.
-            valid: bool `[B, L]`, False at padding and at repeats of a label.
-            weights: float64 `[B]`, 0 for examples that are masked or have no label.
+        `valid`, bool `[B, L]`, is False at padding and at repeats of a label. `weights`,
+        float64 `[B]`, are 0 for examples that are masked or have no label.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `add_examples`.")
 
@@ -113,9 +111,9 @@ class ExampleMetric(TaggedMetric):
         )
 
     def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
-        """Returns what each example of `add_examples` adds to the two sums.
+        """Returns what each example adds to the two sums, two tensors that broadcast to `[B]`.
 
-        They are two tensors that broadcast to `[B]`; or None if this step cannot compute them.
+        The arguments are those of `add_examples`. None if this step cannot compute them.
         """
         raise NotImplementedError(f"{type(self).__name__} must define `example_terms`.")
 
@@ -143,6 +141,50 @@ def _flat(weights: TensorLike, tag: OutputTag, dtype: str) -> tf.Tensor:
     return tf.reshape(per_example(weights, tag.features, dtype), [-1])
 
 
+@keras.saving.register_keras_serializable(package="tf_largeout")
+class Perplexity(ExampleMetric):
+    """The exponential of the mean exact cross entropy.
+
+    `exp(mean over examples of (log(sum_c exp(o_c)) - mean over labels y of o_y))`.
+
+    It is exact in `evaluate`. In training, it is exact with an exact loss, because it uses the
+    probabilities that the loss computes. In training with a sampled loss, it is NaN.
+
+    Args:
+        absolute: True for the softmax of `|o_c|`, False for the softmax of `o_c`. None, the
+            default, uses the probabilities of the loss that the model is compiled with. For
+            `TaylorSoftmaxLoss` and `SphericalSoftmaxLoss`, the loss defines the probabilities.
+            For `AbsoluteSoftmaxLoss`, they are the softmax of `|o_c|`, and for other losses the
+            softmax of `o_c`.
+        name: Name of the metric, "perplexity" or "absolute_perplexity" by default.
+        dtype: Dtype of the result. The sums are float64.
+
+    Its calls are those of `PrecisionAtK`; classes that are excluded change nothing.
+    """
+
+    _direction = "down"
+
+    def __init__(
+        self,
+        absolute: bool | None = None,
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        default = "absolute_perplexity" if absolute else "perplexity"
+        super().__init__(name=name or default, dtype=dtype)
+        self.absolute = boolean("absolute", absolute, or_none=True)
+
+    def example_terms(self, step: Step, valid: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
+        losses = step.known_cross_entropies(self.absolute)
+        return None if losses is None else (losses, tf.ones_like(losses))
+
+    def result(self) -> tf.Tensor:
+        return tf.cast(tf.exp(ratio(self.numerator, self.denominator)), self.dtype)
+
+    def get_config(self) -> Config:
+        return {**super().get_config(), "absolute": self.absolute}
+
+
 class AtK(TaggedMetric):
     """A metric of the k best classes. The arguments are those of `PrecisionAtK`.
 
@@ -166,11 +208,7 @@ class AtK(TaggedMetric):
         self.absolute = boolean("absolute", absolute, or_none=True)
 
     def k_of(self, step: Step) -> int:
-        """Returns k, or the number of classes if it is None.
-
-        Raises:
-            ValueError: If the layer has fewer than k classes.
-        """
+        """Returns k, for None the number of classes. Raises a ValueError if k is above that."""
         num_classes = step.classes.num_classes
         k = num_classes if self.k is None else self.k
         if k > num_classes:
@@ -191,21 +229,13 @@ class AtK(TaggedMetric):
 
 
 class RankedLabels(NamedTuple):
-    """The labels of `B` examples and their ranks, `[B, L]`.
+    """The labels of `B` examples and their ranks, `[B, L]`."""
 
-    Attributes:
-        labels: int64, padded with -1.
-        valid: bool, False at padding and at repeats of a label.
-        ranks: int64, 0 for the best class.
-        hits: bool, the valid labels among the k best classes.
-        k: The number of best classes; the number of all classes if the metric has no `k`.
-    """
-
-    labels: tf.Tensor
-    valid: tf.Tensor
-    ranks: tf.Tensor
-    hits: tf.Tensor
-    k: int
+    labels: tf.Tensor  # int64, padded with -1
+    valid: tf.Tensor  # bool, False at padding and at repeats of a label
+    ranks: tf.Tensor  # int64, 0 for the best class
+    hits: tf.Tensor  # bool, the valid labels among the k best classes
+    k: int  # the number of all classes if the metric has no `k`
 
     def num_labels(self) -> tf.Tensor:
         """Returns float64 `[B]`, the number of valid labels."""
@@ -232,9 +262,8 @@ class RankMetric(AtK, ExampleMetric):
         ranks = step.label_ranks(self.absolute)
         if ranks is None:
             return None
-        return self.hit_terms(
-            RankedLabels(step.labels.ids, valid, ranks, valid & (ranks < k), k)
-        )
+        hits = valid & (ranks < k)
+        return self.hit_terms(RankedLabels(step.labels.ids, valid, ranks, hits, k))
 
 
 class FullRankMetric(RankMetric):
@@ -307,9 +336,7 @@ class RecallAtK(RankMetric):
     """R@k: the share of an example's labels that are among the k highest-scoring classes.
 
     `R@k = mean over examples with labels of #{labels with rank < k} / #labels`, where the best
-    class has rank 0.
-
-    Its arguments, its calls and its value in training are those of `PrecisionAtK`.
+    class has rank 0. See `PrecisionAtK` for its arguments, calls and value in training.
     """
 
     kind = "recall"
@@ -324,9 +351,8 @@ class HitRateAtK(RankMetric):
     """HR@k: the share of examples with a label among the k highest-scoring classes.
 
     `HR@k = mean over examples with labels of [some label has rank < k]`. With one label per
-    example, it equals `RecallAtK`.
-
-    Its arguments, its calls and its value in training are those of `PrecisionAtK`.
+    example, it equals `RecallAtK`. See `PrecisionAtK` for its arguments, calls and value in
+    training.
     """
 
     kind = "hit_rate"
@@ -342,10 +368,8 @@ class MeanReciprocalRank(FullRankMetric):
 
     `MRR@k = mean over examples with labels of 1 / (1 + r)`, where r is the rank of the best
     label, starting at 0; the term is 0 if r is not below k. It equals
-    `keras_rs.metrics.MeanReciprocalRank`.
-
-    With `k=None`, the default, it considers all classes. Its other arguments, its calls and
-    its value in training are those of `PrecisionAtK`.
+    `keras_rs.metrics.MeanReciprocalRank`. With `k=None`, the default, it considers all classes.
+    See `PrecisionAtK` for its other arguments, calls and value in training.
     """
 
     kind = "mean_reciprocal_rank"
@@ -366,10 +390,8 @@ class MeanAveragePrecision(FullRankMetric):
     where ranks start at 0, and `P@n` is the share of the n best classes that are labels. The
     divisor is the number of all labels, as in `keras_rs.metrics.MeanAveragePrecision` and
     Manning et al. (2008), "Introduction to Information Retrieval", section 8.4. Some libraries
-    divide MAP@k by `min(k, #labels)` instead.
-
-    With `k=None`, the default, it considers all classes. Its other arguments, its calls and
-    its value in training are those of `PrecisionAtK`.
+    divide MAP@k by `min(k, #labels)` instead. With `k=None`, the default, it considers all
+    classes. See `PrecisionAtK` for its other arguments, calls and value in training.
     """
 
     kind = "mean_average_precision"
@@ -392,10 +414,9 @@ class NDCG(FullRankMetric):
     where ranks start at 0. The largest possible value has the labels at the ranks 0, 1, ...,
     `min(k, #labels) - 1`. This is the NDCG of Järvelin and Kekäläinen (2002), "Cumulated
     gain-based evaluation of IR techniques", with the discount of Burges et al. (2005) and the
-    gain 1 for each label, and equals `keras_rs.metrics.NDCG` with relevances of 0 and 1.
-
-    With `k=None`, the default, it considers all classes. Its other arguments, its calls and
-    its value in training are those of `PrecisionAtK`.
+    gain 1 for each label, and equals `keras_rs.metrics.NDCG` with relevances of 0 and 1. With
+    `k=None`, the default, it considers all classes. See `PrecisionAtK` for its other arguments,
+    calls and value in training.
     """
 
     kind = "ndcg"
