@@ -294,7 +294,7 @@ def _hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
     batch share their classes, these examples do. float32; NaN if no example has labels.
     """
     head: Head = tag.head
-    sampler: Any = head.sampler
+    sampler = head.sampler
     previous = tag.previous_labels(labels) if sampler.uses_previous else None
     rows = tf.where(labels.counted)[:, 0]
     size = tf.shape(rows)[0]
@@ -304,7 +304,7 @@ def _hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
     ids = tf.gather(labels.ids, rows)
     if previous is not None:
         previous = tf.gather(previous, rows)
-    sample = sampler.sample_outside_step(features, ids, head, previous)
+    sample = sampler.sample(features, ids, head, previous, in_step=False)
     classes: Any = head.class_matrix
     candidates = score_candidates(classes, features, ids, sample)
     ranking = head.ranking.value

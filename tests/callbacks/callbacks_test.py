@@ -117,7 +117,7 @@ def test_hardness_is_the_share_of_the_softmax_that_negatives_have(num_shards, fo
     sampler.rebuild(head)
     found = _figures(model, X[:20], labels)["output_hardness"]
     features = head.queries(tf.constant(X[:20]))
-    values = sampler.sample_outside_step(features, labels, head)
+    values = sampler.sample(features, labels, head, in_step=False)
     shared = np.tile(values.tail.sampled_candidates, [20, 1])
     ids = np.concatenate([values.head.sampled_candidates, shared], axis=1)
     assert any(len(set(row)) < 30 for row in ids)  # a repeated class counts once

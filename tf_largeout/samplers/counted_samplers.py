@@ -40,11 +40,6 @@ class CountTables:
         self._tables: list[keras.Variable] = []
         self._are_filled = False
 
-    @property
-    def are_built(self) -> bool:
-        """Whether the weights exist."""
-        return bool(self._tables)
-
     def build(
         self,
         sampler: Sampler,
@@ -150,20 +145,18 @@ class CountedSampler(StaticSampler):
                 the dataset is infinite and `steps` is None.
         """
         counts = count_labels(data, steps)
-        if self._tables.are_built:
+        if self.num_classes:  # it is built
             self._check_size(counts.size, False, self.num_classes)
-        self._counts, self._counts_are_complete = counts, False
-        if self._tables.are_built:
-            self._fill_tables()
-            self._counts = _NO_COUNTS
+            self._fill_tables(counts)
+        else:
+            self._counts, self._counts_are_complete = counts, False
 
     def build(self, layer: ClassLayer) -> None:
         self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
         self._tables = CountTables()  # its own, even if the sampler is a copy of another
-        counts, values = np.zeros(self.num_classes), None
+        counts, values = self._padded(self._counts), None
         if self._counts.size:
-            counts = self._all_counts()
             with tf.init_scope():
                 values = [table.numpy() for table in self.make_tables(counts)]
         self._tables.build(self, layer, self.table_specs(), values)
@@ -182,16 +175,16 @@ class CountedSampler(StaticSampler):
         if not counts.any():
             return  # nothing was counted
         counts = change.moved(counts, 0)
-        self._counts = counts if counts.any() else np.ones(self.num_classes)
-        self._fill_tables()
+        self._fill_tables(counts if counts.any() else np.ones(self.num_classes))
 
-    def _fill_tables(self) -> None:
-        counts = self._all_counts()
+    def _fill_tables(self, counts: np.ndarray) -> None:
+        counts = self._padded(counts)
         self._tables.assign(self.make_tables(counts))
         self._count_weight.assign(counts)
+        self._counts = _NO_COUNTS
 
-    def _all_counts(self) -> np.ndarray:
-        return np.pad(self._counts, (0, self.num_classes - self._counts.size))
+    def _padded(self, counts: np.ndarray) -> np.ndarray:
+        return np.pad(counts, (0, self.num_classes - counts.size))
 
     def _check_size(self, size: int, is_complete: bool, num_classes: int) -> None:
         if size > num_classes or (is_complete and 0 < size < num_classes):
@@ -347,18 +340,12 @@ class BigramSampler(Sampler):
     def adapt(self, data: TensorLike | tf.data.Dataset, steps: int | None = None) -> None:
         """Counts the training labels, in sequences; replaces earlier counts.
 
-        Args:
-            data: As in `UnigramSampler.adapt`, labels `[..., time]`; `[n]` are one sequence.
-                Pass
-                one label per position; if there are several, pass `y[..., 0]`.
-            steps: As in `UnigramSampler.adapt`.
-
-        Raises:
-            ValueError: As `UnigramSampler.adapt`, or if no two consecutive labels are in
-                `data`.
+        Arguments and errors are those of `UnigramSampler.adapt`. Labels are `[..., time]`;
+        `[n]` are one sequence. Pass one label per position; if there are several, pass `y[...,
+        0]`. Without two consecutive labels, a ValueError is raised.
         """
         pairs = count_pairs(data, steps)
-        if self._tables.are_built:
+        if self.num_classes:  # it is built
             self._tables.assign(self._make_tables(pairs))
         else:
             self._pairs = pairs

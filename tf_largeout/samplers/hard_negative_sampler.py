@@ -100,16 +100,11 @@ class HardNegativeSampler(Sampler):
         return  # AutoGraph cannot convert a function without a statement.
 
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
-        """Finds hard classes for each example.
+        """Finds hard classes for each example: distinct ones, padded with -1.
 
-        Args:
-            features: float32 `[batch, dim]`, the inputs of `layer`; no gradient flows.
-            labels: int64 `[batch, num_labels]`, padded with -1.
-            layer: The layer that built this sampler.
-
-        Returns:
-            int64 `[batch, num_searched]`, distinct classes per example, padded with -1. Labels
-            of the example may be among them; they have no effect.
+        The result is int64 `[batch, num_searched]`. Labels of the example may be among them;
+        they have no effect. `features` are float32 `[batch, dim]`, without a gradient, and
+        `labels` are int64 `[batch, num_labels]`, padded with -1.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `search`.")
 
@@ -156,9 +151,8 @@ class HardNegativeSampler(Sampler):
         labels: tf.Tensor,
         layer: ClassLayer,
     ) -> HeadAndTail:
-        """Returns the result of `draw` for a sampler with a tail; arguments as in `search`.
+        """Returns the result of `draw` for a sampler with a tail; `find` works as `search`.
 
-        `find` returns int64 `[batch, num_hard]`, distinct classes per example, padded with -1.
         It is not called before the search starts. It may run in a branch of `tf.cond`, so it
         must not draw seeds.
         """
@@ -233,11 +227,8 @@ def _nothing() -> bool:
 
 
 def is_in_row(labels: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Returns which labels are among the ids of their example, bool `[batch, num_labels]`.
-
-    Labels are the candidates of the op, so it takes O(batch (num_labels + num_ids)) time.
-    """
-    zeros = tf.zeros(tf.shape(labels))
+    """Returns which labels are among the ids of their example, bool `[batch, num_labels]`."""
+    zeros = tf.zeros(tf.shape(labels))  # labels are the candidates of the op, for linear time
     return (mask_accidental_hits(zeros, ids, labels) < 0) & (labels >= 0)
 
 
@@ -272,10 +263,10 @@ class SearchStart:
         self._first, self._last, self._who, self._tag = 0, 0, "", ""  # until it is built
 
     def build(self, sampler: Sampler, layer: ClassLayer) -> None:
-        """Adds the state to the weights of `layer`.
+        """Adds to `layer` the weight `[number of the next step, step of the start or -1]`.
 
-        It is `[number of the next step, step of the start or -1]`, and without a given step
-        `[2, 64]`: labels of the first batch, and how often each of them has occurred again.
+        And without a given step `[2, 64]`: labels of the first batch, and how often each of
+        them has occurred again.
         """
         if self.step == 0:
             return

@@ -24,23 +24,23 @@ NEED_COUNTS = {"unigram"}  # names that only explain in an error how to pass the
 
 
 class ClassLayer(Protocol):
-    """What a sampler needs from the Keras layer whose classes it draws."""
+    """What a sampler needs from the Keras layer whose classes it draws.
+
+    `class_matrix` has the embeddings and biases of the classes. `seed_state` has the seed and
+    the number of draws, int64 `[2]`, and is on the device of the layer.
+    """
 
     @property
-    def name(self) -> str:
-        """Its name, for messages."""
+    def name(self) -> str: ...
 
     @property
-    def num_classes(self) -> int:
-        """The number of classes."""
+    def num_classes(self) -> int: ...
 
     @property
-    def class_matrix(self) -> ClassScorer:
-        """The embeddings and biases of the classes."""
+    def class_matrix(self) -> ClassScorer: ...
 
     @property
-    def seed_state(self) -> keras.Variable:
-        """int64 `[2]`: the seed, and the number of draws. It is on the device of the layer."""
+    def seed_state(self) -> keras.Variable: ...
 
     def next_seed(self) -> tf.Tensor:
         """Returns int64 `[2]`, which differs from call to call and from replica to replica."""
@@ -103,11 +103,8 @@ class Sampler:
     def build(self, layer: ClassLayer) -> None:
         """Creates the state of the sampler as weights of `layer`, with `add_weight`.
 
-        The layer, whose classes the sampler draws, already has its `class_matrix`.
-
-        Raises:
-            ValueError: If a layer has already built the sampler, or if the sampler cannot draw
-                from this number of classes.
+        The layer already has its `class_matrix`. Raises a ValueError if a layer has already
+        built the sampler, or if it cannot draw from this number of classes.
         """
         self.require_free()
         self.num_classes = layer.num_classes
@@ -146,19 +143,11 @@ class Sampler:
     ) -> keras.Variable:
         """Creates `sampler_{name}`, a weight of `layer` for state of the sampler, not trained.
 
-        Args:
-            layer: The layer that builds the sampler.
-            name: Name of the state, unique within the sampler.
-            shape: As in `keras.layers.Layer.add_weight`.
-            dtype: As in `keras.layers.Layer.add_weight`.
-            initializer: As in `keras.layers.Layer.add_weight`.
-            on_host: Whether the weight is on the CPU, for counters that decide what a step
-                does. Otherwise it is on the device of the layer's weights.
-            shard: The shard of the classes that the weight belongs to: it gets the shard's
-                device, and a name that contains the shard's number. None for all classes.
-
-        Raises:
-            ValueError: If the `tf.distribute` strategy cannot create variables of this type.
+        `name` is unique within the sampler; `shape`, `dtype` and `initializer` are as in
+        `keras.layers.Layer.add_weight`. The weight is on the device of the layer's weights, or
+        with `on_host` on the CPU, for counters that decide what a step does. With a `shard` of
+        the classes, it has the shard's device, and a name with the shard's number. Raises a
+        ValueError if the `tf.distribute` strategy cannot create variables of this type.
         """
         name = f"sampler_{name if shard is None else shard.name_of(name)}"
         anchor = layer.seed_state
@@ -199,6 +188,7 @@ class Sampler:
         labels: TensorLike,
         layer: ClassLayer,
         previous: TensorLike | None = None,
+        in_step: bool = True,
     ) -> SampledValues | HeadAndTail:
         """Draws classes for one training step, after `prepare`.
 
@@ -209,21 +199,13 @@ class Sampler:
             layer: The layer that built this sampler.
             previous: For samplers with `uses_previous`: int64 `[batch]`, the label of the
                 previous position of the sequence, or -1. None if there are no sequences.
+            in_step: Whether this is a training step; outside of one, it does not `prepare`.
 
         Returns:
             `SampledValues`, or `HeadAndTail`: classes per example and shared classes.
         """
-        self.prepare(layer)
-        return self.sample_outside_step(features, labels, layer, previous)
-
-    def sample_outside_step(
-        self,
-        features: TensorLike | None,
-        labels: TensorLike,
-        layer: ClassLayer,
-        previous: TensorLike | None = None,
-    ) -> SampledValues | HeadAndTail:
-        """Like `sample`, but outside of a training step: without `prepare`."""
+        if in_step:
+            self.prepare(layer)
         labels = tf.convert_to_tensor(labels, tf.int64)
         if features is not None:
             features = tf.cast(tf.stop_gradient(features), tf.float32)
@@ -270,11 +252,8 @@ class Sampler:
 
         `resize_classes` calls it. By default, the state keeps its initial values. This is
         correct if the next step builds the state from the class embeddings. A subclass with
-        other state, such as counts or step numbers, sets it here.
-
-        Args:
-            before: A built sampler with the same config.
-            change: Which classes are kept, and their new ids.
+        other state, such as counts or step numbers, sets it here. `before` is a built sampler
+        with the same config; `change` says which classes are kept, and their new ids.
         """
         for part, old in zip(self.parts, before.parts, strict=True):
             part.take_classes(old, change)
@@ -282,8 +261,7 @@ class Sampler:
     def health(self, layer: ClassLayer) -> dict[str, Any]:
         """Returns numbers about the search structure by name, for monitoring; {} without one.
 
-        Raises:
-            ValueError: If no layer has built it.
+        Raises a ValueError if no layer has built the sampler.
         """
         self.require_built()
         return {}

@@ -96,32 +96,20 @@ class StaticSampler(Sampler):
     def draw_shared(
         self, labels: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Draws the sample of a batch.
+        """Draws the sample of a batch, the triple of `SampledValues`.
 
-        Args:
-            labels: int64 `[batch, num_labels]`, padded with -1.
-            seed: int64 `[2]`; equal seeds give equal draws.
-
-        Returns:
-            The triple of `SampledValues`: int64 `[num_sampled]`, the classes; float32
-            `[batch, num_labels]` and `[num_sampled]`, the expected counts of the labels and of
-            the classes.
+        It has the classes, int64 `[num_sampled]`, and the expected counts of the labels and of
+        the classes, float32 `[batch, num_labels]` and `[num_sampled]`. `labels` are int64
+        `[batch, num_labels]`, padded with -1. Equal seeds, int64 `[2]`, give equal draws.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw_shared`.")
 
     def draw_own(self, batch: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Draws the classes of each example, for `shared=False`.
 
-        Their expected counts, and those of the labels, are what `draw_shared` returns for
-        labels.
-
-        Args:
-            batch: int32, the number of examples.
-            seed: As in `draw_shared`.
-
-        Returns:
-            int64 `[batch, num_sampled]`. A sampler that draws a random number of classes pads
-            them with -1.
+        Returns int64 `[batch, num_sampled]`; a sampler that draws a random number of classes
+        pads them with -1. Their expected counts, and those of the labels, are what
+        `draw_shared` returns for labels. `batch` is the number of examples, an int32 tensor.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `draw_own`, or be used with `shared=True`."
@@ -151,10 +139,8 @@ class StaticSampler(Sampler):
 class UniformSampler(StaticSampler):
     """Draws every class with the same probability, `q_c = 1 / num_classes`.
 
-    Both with and without replacement the expected count of each class is
-    `num_sampled / num_classes`. It has no state.
-
-    The arguments are those of `StaticSampler`.
+    Both with and without replacement the expected count of each class is `num_sampled /
+    num_classes`. It has no state. The arguments are those of `StaticSampler`.
 
     Example:
         keras.Sequential([encoder, LargeOutput(100_000, sampler=UniformSampler(1024))])
@@ -178,9 +164,8 @@ class LogUniformSampler(StaticSampler):
 
     the distribution of `tf.random.log_uniform_candidate_sampler`. Expected counts are
     `num_sampled * q_c` with replacement, `min(1, tau * q_c)` without (see `unique`); the
-    first few classes may then be drawn in every step. It has no state.
-
-    The arguments are those of `StaticSampler`.
+    first few classes may then be drawn in every step. It has no state. The arguments are those
+    of `StaticSampler`.
 
     Example:
         keras.Sequential([encoder, LargeOutput(100_000, sampler=LogUniformSampler(1024))])

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import threading
 from collections.abc import Iterator
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -59,32 +59,6 @@ class Ranking:
         self.value = self.given or self.of_loss or "logit"
 
 
-class StepSampler(Protocol):
-    """What a step needs of a sampler; see `tf_largeout.samplers.Sampler`."""
-
-    searches: bool
-    uses_previous: bool
-
-    @property
-    def counts_are(self) -> str: ...
-
-    def sample(
-        self,
-        features: TensorLike | None,
-        labels: TensorLike,
-        layer: "Head",
-        previous: TensorLike | None = None,
-    ) -> Sample: ...
-
-    def sample_outside_step(
-        self,
-        features: TensorLike | None,
-        labels: TensorLike,
-        layer: "Head",
-        previous: TensorLike | None = None,
-    ) -> Sample: ...
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Head:
     """What the steps of an output layer need of it, and what its sampler gets as `layer`.
@@ -95,7 +69,7 @@ class Head:
     name: str
     class_matrix: ClassScorer
     ranking: Ranking
-    sampler: StepSampler | None = None
+    sampler: Any = None  # a `tf_largeout.samplers.Sampler`
     seed_state: keras.Variable | None = None
 
     @property
@@ -258,7 +232,7 @@ class SampledTag(OutputTag):
         A sampler that searches by features does so only for these examples. Other samplers draw
         for all examples, because some draws depend on the position of the example in the batch.
         """
-        sampler: Any = self.head.sampler
+        sampler = self.head.sampler
         for_all = sampler.uses_previous or not sampler.searches
         if rows is not None and for_all:
             features, selected = self.queries, labels
