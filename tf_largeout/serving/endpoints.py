@@ -11,7 +11,7 @@ from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.probabilities import Probabilities
 from tf_largeout.layers import ClassOutput
 from tf_largeout.serving.class_scores import ClassScores
-from tf_largeout.steps.output_tag import output_tag
+from tf_largeout.steps.output_tag import tag_and_mask
 
 Answer = dict[str, tf.Tensor]
 # The other inputs of the signature `top_k`.
@@ -77,7 +77,7 @@ class Endpoints:
 
         Features are zeros for examples whose features or scores may not be finite.
         """
-        tag = output_tag(self._model, inputs, "`export`")
+        tag = tag_and_mask(self._model, inputs, "`export`")[0]
         features = tag.head.class_matrix.form.queries(tf.cast(tag.features, tf.float32))
         shape = None
         if features.shape.rank > 2:
@@ -114,7 +114,7 @@ def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
 
     @tf.function(input_signature=[specs], autograph=False)
     def find(inputs: Any) -> None:
-        found.append(output_tag(model, inputs, "`export`").owner)
+        found.append(tag_and_mask(model, inputs, "`export`")[0].owner)
 
     find.get_concrete_function()
     return found[0]

@@ -4,30 +4,20 @@ import inspect
 import logging
 import weakref
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import keras
 
 from tf_largeout import keras_internals
-from tf_largeout.classes.class_scorer import ClassScorer
 
 _ROW_SPARSE = {"SGD": "LazySGD", "Adagrad": "LazyAdagrad"}  # for all others: LazyAdam
-_PACKAGE = "tf_largeout."
 _UNLISTED_METRICS = ("accuracy", "acc", "crossentropy", "ce")  # depend on the shapes of labels
 _with_dense_optimizer: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_keras_metrics: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-class OutputLayer(Protocol):
-    """What the checks need to know about an output layer, a `ClassOutput`."""
-
-    name: str
-    num_classes: int
-    class_matrix: ClassScorer
-    sampler: Any
-
-    def row_variables(self) -> list[keras.Variable]: ...
+OutputLayer: TypeAlias = keras.layers.Layer  # a `ClassOutput`
 
 
 def check_compiled(layer: OutputLayer, model: keras.Model, training: bool | None) -> None:
@@ -77,10 +67,7 @@ def _warn_of_probabilities(layer: OutputLayer, loss: Callable[..., Any] | str) -
 
 
 def _warn_of_keras_metrics(layer: OutputLayer, names: list[str]) -> None:
-    """Warns if Keras metrics read the logits of a layer.
-
-    They need O(num_classes) time per step, and are wrong for several labels and for padding.
-    """
+    """Warns if Keras metrics read the logits of a layer, in O(num_classes) time per step."""
     _with_keras_metrics.add(layer)
     logging.getLogger("tf_largeout").warning(
         "The Keras metrics %s read the logits of all %s classes of layer '%s' in every step. "
@@ -94,11 +81,7 @@ def _warn_of_keras_metrics(layer: OutputLayer, names: list[str]) -> None:
 
 
 def _check_optimizer(layer: OutputLayer, model: keras.Model, losses: list[Any]) -> None:
-    """Warns if a Keras optimizer updates all rows, which the loss does not.
-
-    Such an optimizer would also round rows in bfloat16 to the nearest numbers, and lose small
-    updates. That is an error.
-    """
+    """Warns if a Keras optimizer updates all rows; an error if they are in bfloat16."""
     optimizer = _optimizer_of(layer.row_variables(), model.optimizer)
     if optimizer is None or not _is_of_keras(optimizer):
         return
@@ -153,16 +136,18 @@ def _optimizer_of(variables: list[Any], optimizer: Any) -> Any:
     return optimizer
 
 
+def _kind_of(part: Any) -> Any:
+    """Returns a function, or the class of a loss, metric, optimizer or known name, or None."""
+    if not isinstance(part, str):
+        return part if hasattr(part, "__name__") else type(part)
+    tables = map(keras_internals.compile_names, (keras.losses.get, keras.metrics.get))
+    return next((table[part] for table in tables if part in table), None)
+
+
 def _is_of_keras(part: Any) -> bool:
     """Returns whether Keras defines a loss, metric or optimizer, or the class of a name."""
-    if isinstance(part, str):
-        for get in (keras.losses.get, keras.metrics.get):
-            known = keras_internals.compile_names(get).get(part)
-            if known is not None:
-                return known.__module__.startswith("keras.")
-        return part in _UNLISTED_METRICS
-    defined = part if hasattr(part, "__name__") else type(part)
-    return defined.__module__.startswith("keras.")
+    kind = _kind_of(part)
+    return part in _UNLISTED_METRICS if kind is None else kind.__module__.startswith("keras.")
 
 
 def are_unread(layer: OutputLayer, model: keras.Model | None) -> bool:
@@ -181,19 +166,10 @@ def are_unread(layer: OutputLayer, model: keras.Model | None) -> bool:
     readers = [
         one for part in parts for one in keras.tree.flatten(part_of(part, model, *places))
     ]
-    return all(one is None or _uses_tags(one) for one in readers)
-
-
-def _uses_tags(reader: Any) -> bool:
-    """Returns whether an object or its name belongs to a loss or metric of tf_largeout."""
-    if isinstance(reader, str):
-        tables = (keras.losses.get, keras.metrics.get)
-        found = [keras_internals.compile_names(get).get(reader) for get in tables]
-        kind = next((one for one in found if one is not None), None)
-    else:
-        kind = type(reader)
-    return kind is not None and any(
-        base.__module__.startswith(_PACKAGE) for base in kind.__mro__
+    kinds = [_kind_of(one) for one in readers if one is not None]
+    return all(
+        any(base.__module__.startswith("tf_largeout.") for base in getattr(kind, "__mro__", ()))
+        for kind in kinds
     )
 
 

@@ -90,12 +90,9 @@ class SelectedRows(NamedTuple):
 class Labels:
     """The labels of `B` examples.
 
-    Attributes:
-        ids: int64 `[B, L]`, padded with -1.
-        weights: float32 `[B, L]`, the soft targets of the labels, 0 at padding; None for labels
-            without targets. Each then has the target `1 / #labels`.
-        excluded: int64 `[B, L]`, classes that `evaluate` must not rank, -1 where `ids` has a
-            label; None if there are none.
+    `ids` are int64 `[B, L]`, padded with -1. `weights`, float32 `[B, L]`, are the soft targets
+    of the labels, 0 at padding; for None, each has the target `1 / #labels`. `excluded`, int64
+    `[B, L]`, are classes that `evaluate` must not rank, -1 where `ids` has a label.
     """
 
     ids: tf.Tensor
@@ -140,22 +137,12 @@ def as_labels(
     class. It must be multi-hot: as ids, it would give every example all classes, or one class
     repeatedly.
 
-    Args:
-        y_true: Integer class ids. Of shape `features.shape[:-1]` for one class per position.
-            With one more dimension for several classes per position; this dimension is padded
-            with -1 or ragged, and may have columns of `with_exclude`. Or, with
-            `takes_soft_targets`, the target probabilities of the classes, as a
-            `tf.SparseTensor`. Its classes with positive targets are then the labels.
-        features: `[..., dim]`.
-        num_classes: Ids must be -1, `ignore_class` or in `[0, num_classes)`.
-        ignore_class: An id that becomes -1, or None.
-        takes_soft_targets: Whether `y_true` may be soft targets.
-
-    Raises:
-        ValueError: If the labels are not integers, or their static shape does not match the
-            features.
-        tf.errors.InvalidArgumentError: If their dynamic shape does not match the features, an
-            id is out of range, or the labels are multi-hot.
+    `y_true` has the shape of the features, `[..., dim]`, without the last dimension, for one
+    class per position. A further dimension for several is padded with -1 or ragged, and may
+    have columns of `with_exclude`. Or, with `takes_soft_targets`, it has the targets of the
+    classes, as a `tf.SparseTensor`; the labels are those above 0. `ignore_class` becomes -1. A
+    wrong static shape or dtype raises a ValueError; wrong dynamic shapes, ids out of range and
+    multi-hot labels a `tf.errors.InvalidArgumentError`.
     """
     weights = None
     if takes_soft_targets and isinstance(y_true, tf.SparseTensor):
@@ -250,8 +237,6 @@ def checked_targets(targets: tf.SparseTensor, num_classes: int, kind: str) -> tf
     Keras traces a step again with unknown columns if a `fit` gets another number of columns
     than the previous one. So a check of the static shape is not enough. Indices may be unsorted
     and repeated. `kind` is what the messages call the targets, such as "Sparse targets".
-    Targets with another number of columns, an index out of range, or a value that is not finite
-    raise a `tf.errors.InvalidArgumentError`.
     """
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     if not values.dtype.is_floating:
@@ -277,12 +262,8 @@ def as_target_matrix(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the classes of soft targets as padded ids, and their weights, `[..., L]`.
 
-    Values with equal indices are added, and values of 0 ignored.
-
-    Raises:
-        ValueError: If the rank or the number of columns is wrong.
-        tf.errors.InvalidArgumentError: As `checked_targets`, and if a target is negative, or
-            the targets of an example are all 0 or have a sum above 1.
+    Values with equal indices are added, and values of 0 ignored. Errors are those of
+    `checked_targets`, and for a wrong rank, negative targets, or a sum of 0 or above 1.
     """
     expected = [*features.shape[:-1], num_classes]
     if not targets.shape.is_compatible_with(expected):
@@ -293,10 +274,8 @@ def as_target_matrix(
     targets = checked_targets(targets, num_classes, "Soft targets")
     indices, values, shape = targets.indices, targets.values, targets.dense_shape
     values = tf.cast(values, tf.float32)
-    negative = [
-        "Soft targets must not be negative. Received values from",
-        tf.reduce_min(values),
-    ]
+    lowest = tf.reduce_min(values)
+    negative = ["Soft targets must not be negative. Received values from", lowest]
     values = checks.passed([checks.require(tf.reduce_all(values >= 0), negative)], values)
     matrix = tf.sparse.reshape(
         tf.SparseTensor(indices, values, shape), [tf.reduce_prod(shape[:-1]), num_classes]

@@ -7,11 +7,9 @@ classes from the step. Other users of the output, such as `predict` and Keras's 
 true logits.
 """
 
-import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import keras
@@ -49,12 +47,10 @@ class Ranking:
             self.value = self.given or ranking
 
     def get_config(self) -> Config:
-        """Returns what the config of the layer stores."""
         known = {"ranking": self.given, "loss_ranking": self.of_loss}
         return {name: value for name, value in known.items() if value is not None}
 
     def set_config(self, config: Config) -> None:
-        """Takes what the config has of the loss."""
         self.of_loss = config.get("loss_ranking")
         self.value = self.given or self.of_loss or "logit"
 
@@ -74,7 +70,6 @@ class Head:
 
     @property
     def num_classes(self) -> int:
-        """The number of classes."""
         return self.class_matrix.num_classes
 
     def next_seed(self) -> tf.Tensor:
@@ -86,40 +81,29 @@ class Head:
 
 
 class Selection(NamedTuple):
-    """A step of `P` of the `B` examples of a call, at positions `rows`; None for all.
-
-    `has_sample` says whether it was made with a sample. `counted`, bool `[B]`, are the examples
-    that count, of which the step has all.
-    """
+    """A step of `P` of the `B` examples of a call, at positions `rows`; None for all."""
 
     step: Step
     rows: SelectedRows | None = None
-    has_sample: bool = False
-    counted: tf.Tensor | None = None
+    has_sample: bool = False  # whether it was made with a sample
+    counted: tf.Tensor | None = None  # bool [B], the examples that count; the step has all
 
 
 @dataclasses.dataclass(eq=False)
 class OutputTag:
     """The arguments of one call of an output layer. With labels, they make a `Step`.
 
-    Attributes:
-        head: The `Head` of the layer.
-        features: The input of the layer, `[..., dim]`.
-        training: Whether the step trains; None if it is not known.
-        exclude: int64 `[B, n]`, classes that `evaluate` must not rank; or None.
-        loss: The loss of this library that was called on the output; None before the call.
-        owner: The layer, for functions that search for the output layer of a model.
-        shared: What losses and metrics share, by ids of tensors, which the values keep.
+    `shared` is what losses and metrics share, by ids of tensors, which the values keep.
     """
 
     step_class: ClassVar[type[Step]] = Step
 
     head: Head
-    features: tf.Tensor
-    training: bool | None
-    exclude: tf.Tensor | None = None
-    loss: StepLoss | None = None
-    owner: keras.layers.Layer = None
+    features: tf.Tensor  # the input of the layer, [..., dim]
+    training: bool | None  # None if it is not known
+    exclude: tf.Tensor | None = None  # int64 [B, n], classes that `evaluate` must not rank
+    loss: StepLoss | None = None  # that was called on the output, if it is of this library
+    owner: keras.layers.Layer = None  # the layer, for functions that search for it in a model
     shared: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     def attach_to(self, logits: tf.Tensor) -> tf.Tensor:
@@ -145,10 +129,9 @@ class OutputTag:
     def labels(self, y_true: TensorLike, numeric: bool = False) -> Labels:
         """Checks labels of any accepted form, and returns them as `Labels`.
 
-        Labels equal to the `ignore_class` of this step's loss become -1. All losses and metrics
-        share the result for one `y_true`. If the loss accepts soft targets, or no loss was
-        called, `y_true` can be a `tf.SparseTensor`. `numeric` is whether the caller uses its
-        numbers as targets, as some losses of a `FactoredOutput` do.
+        All losses and metrics share the result for one `y_true`. If the loss accepts soft
+        targets, or no loss was called, it can be a `tf.SparseTensor`. `numeric` is whether the
+        caller uses its numbers as targets, as some losses of a `FactoredOutput` do.
         """
         ignored = None if self.loss is None else self.loss.ignore_class
         key = "labels", id(y_true), ignored
@@ -300,23 +283,12 @@ def tag_of(y_pred: tf.Tensor, asked_by: str, kind: type[Step] = Step) -> OutputT
     )
 
 
-@contextlib.contextmanager
-def logits_left_out() -> Iterator[None]:
-    """Context in which output layers of this thread attach their tags to zeros, not logits.
-
-    It is used for graphs that are saved to files, because converters read these graphs before
-    unused operations are removed.
-    """
-    before = are_logits_left_out()
-    _scopes.logits_left_out = True
-    try:
-        yield
-    finally:
-        _scopes.logits_left_out = before
-
-
 def are_logits_left_out() -> bool:
-    """Returns whether this thread is inside `logits_left_out`."""
+    """Returns whether the output layers of this thread attach their tags to zeros, not logits.
+
+    They do in `tag_and_mask`, for graphs that are saved to files: converters read these graphs
+    before unused operations are removed.
+    """
     return getattr(_scopes, "logits_left_out", False)
 
 
@@ -340,11 +312,6 @@ def require_model(model: Any, asked_by: str) -> None:
         )
 
 
-def output_tag(model: keras.Model, inputs: Any, asked_by: str) -> OutputTag:
-    """Returns the tag of the output of `model`, as `tag_and_mask`."""
-    return tag_and_mask(model, inputs, asked_by)[0]
-
-
 def tag_and_mask(
     model: keras.Model, inputs: Any, asked_by: str
 ) -> tuple[OutputTag, tf.Tensor | None]:
@@ -353,8 +320,11 @@ def tag_and_mask(
     The tag has the output layer and its input features. The mask comes from an earlier layer,
     such as `Embedding(mask_zero=True)`. A model without a `ClassOutput` raises a ValueError.
     """
-    with logits_left_out():
+    before, _scopes.logits_left_out = are_logits_left_out(), True
+    try:
         outputs = model(inputs, training=False)
+    finally:
+        _scopes.logits_left_out = before
     num_outputs = len(keras.tree.flatten(outputs))
     if num_outputs != 1:
         raise ValueError(

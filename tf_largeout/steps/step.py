@@ -26,14 +26,10 @@ class ScoredSample(NamedTuple):
     """One sample, scored for `B` examples.
 
     Its parts are separate, so that a loss that needs only the logsumexp of the logits computes
-    neither the sum of products and offsets nor the matrix of probabilities.
-
-    Attributes:
-        products: float32 `[B, n]`, features times class embeddings; the lowest float at id -1,
-            which is padding.
-        biases: float32, in the shape of `sampled_candidates`; 0 if the products contain them.
-        expected_count: float32, in the shape of `sampled_candidates`.
-        sampled_candidates: int64 `[n]`, or `[B, n]` if each example has its own classes.
+    neither the sum of products and offsets nor the matrix of probabilities. `products`, float32
+    `[B, n]`, are those of features and class embeddings; the lowest float at id -1, which is
+    padding. `sampled_candidates` are int64 `[n]`, or `[B, n]` if each example has its own
+    classes. The others are float32 of their shape; `biases` are 0 if the products contain them.
     """
 
     products: tf.Tensor
@@ -112,14 +108,8 @@ class Candidates(NamedTuple):
 
         It is the exact sum over the labels and over the classes that a search found, plus the
         sum of `function(o_s) / E[count_s]` over the other sampled classes s. The estimate is
-        unbiased. A repeated label counts once.
-
-        Args:
-            function: Elementwise and differentiable.
-
-        Raises:
-            ValueError: If the sampler searches and has no tail, because its expected counts are
-                then unknown.
+        unbiased. A repeated label counts once. `function` is elementwise and differentiable. If
+        the sampler searches and has no tail, a ValueError is raised: counts are unknown then.
         """
         of_labels = tf.where(first_occurrences(self.labels), function(self.true_logits), 0)
         return tf.reduce_sum(of_labels, axis=1) + self.sum_over_others(function)
@@ -301,10 +291,7 @@ class Step:
 
     @functools.cached_property
     def distinct_labels(self) -> tf.Tensor:
-        """Bool `[B, L]`, True where a label occurs in its example for the first time.
-
-        Padding is False.
-        """
+        """Bool `[B, L]`, True where a label occurs first in its example; False at padding."""
         return first_occurrences(self.labels.ids)
 
     def ranking_by(self, absolute: bool | None) -> str:
@@ -371,12 +358,8 @@ class Step:
         """Returns the mean of `-log p(label)` over the labels of each example, float32 `[B]`.
 
         Repeated labels of an example count once. The result is None in a training step in which
-        the probabilities are not computed.
-
-        Args:
-            absolute: True if p is the softmax of `|logit|`, False if p is the softmax of the
-                logits. None uses the softmax of the loss of this step. If there is no loss, it
-                uses that of the layer's ranking.
+        the probabilities are not computed. p is the softmax of `|logit|` if `absolute`, of the
+        logits if not, and for None that of the loss of this step, or of the layer's ranking.
         """
         ranking = self.ranking_by(absolute)
         if absolute is None and self.loss is not None:
@@ -448,12 +431,8 @@ class SampledStep(Step):
     ) -> Candidates:
         """Scores the labels and the sampled classes. The step must have a sample.
 
-        Args:
-            remove_accidental_hits: Whether a drawn class that is a label of the example has no
-                effect on that example.
-            explicit: int64 `[n]`, distinct classes to score for every example in addition, or
-                None. If such a class is also drawn, the draw has no effect.
-            compute_dtype: "float32" or "bfloat16", as in `SampledLoss`.
+        `explicit`, int64 `[n]`, are distinct classes to score for every example in addition. If
+        such a class is also drawn, the draw has no effect. The others are as in `SampledLoss`.
         """
         scored = score_candidates(
             self.classes,
