@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -66,14 +66,7 @@ class RowShard:
         return ids if self.first == 0 else tf.where(ids < 0, ids, ids + self.first)
 
 
-class Placed(Protocol):
-    """A part of something that is in shards."""
-
-    def place(self) -> AbstractContextManager[None]:
-        """Returns the scope of the device that holds the rows of the shard."""
-
-
-_Placed = TypeVar("_Placed", bound=Placed)
+_Placed = TypeVar("_Placed", bound=Any)  # has the method `place` of a `RowShard`
 _Shard = TypeVar("_Shard", bound=RowShard)
 _Found = TypeVar("_Found")
 
@@ -306,29 +299,14 @@ def add_shards(
             shape[0],
             cluster.address_of(number) or "this machine",
         )
-        with _device_scope(number):
+        device = cluster.device_of(number)
+        with tf.device(device) if device else contextlib.nullcontext():
             part_shape = (end - first, *shape[1:])
             weight = layer.add_class_weight(f"{name}_{number}", part_shape, part, rows_dtype)
         setattr(layer, f"{name}_{number}", weight)  # checkpoints save attributes
         shards.append(weight)
     create_table(name, shards)
     return shards
-
-
-def _device_scope(shard: int) -> contextlib.AbstractContextManager[None]:
-    """Returns the device scope of the server that stores a shard."""
-    device = cluster.device_of(shard)
-    return contextlib.nullcontext() if device is None else tf.device(device)
-
-
-class RoundedInitializer:
-    """An initializer that rounds the float32 values of another one to the nearest bfloat16."""
-
-    def __init__(self, initializer: Initializer) -> None:
-        self._initializer = initializer
-
-    def __call__(self, shape: Shape, dtype: str | None = None) -> tf.Tensor:
-        return tf.cast(self._initializer(shape, "float32"), dtype)
 
 
 def add_rows(
@@ -340,13 +318,18 @@ def add_rows(
     possible in a function, and under a strategy.
     """
     in_float32: Initializer = keras.initializers.get(initializer)
-    in_blocks = (
-        tf.executing_eagerly() and not tf.distribute.has_strategy() and has_parts(in_float32)
-    )
-    first_values = "zeros" if in_blocks else RoundedInitializer(in_float32)
+    is_local = tf.executing_eagerly() and not tf.distribute.has_strategy()
+    in_blocks = is_local and has_parts(in_float32)
+
+    def rounded(shape: Shape, dtype: str | None = None) -> tf.Tensor:
+        return tf.cast(in_float32(shape, "float32"), dtype)
+
+    first_values = "zeros" if in_blocks else rounded
     weight = layer.add_class_weight(name, shape, first_values, dtype="bfloat16")
-    if in_blocks:
-        _initialize_in_blocks(weight, in_float32, name)
+    for first, end in row_blocks(shape) if in_blocks else ():
+        part = PartInitializer(in_float32, tuple(shape), first, f"{name}_initializer")
+        values = part((end - first, *shape[1:]), "float32")
+        set_rows(weight, first, tf.cast(values, tf.bfloat16))
     return mark(weight)
 
 
@@ -388,11 +371,3 @@ def row_blocks(
 def widened(rows: tf.Tensor) -> tf.Tensor:
     """Returns bfloat16 rows in float32. Their gradient is float32, not rounded to bfloat16."""
     return tf.cast(rows, tf.float32), lambda d_rows: d_rows
-
-
-def _initialize_in_blocks(weight: keras.Variable, initializer: Initializer, name: str) -> None:
-    shape = tuple(weight.shape)
-    for first, end in row_blocks(shape):
-        part = PartInitializer(initializer, shape, first, f"{name}_initializer")
-        values = part((end - first, *shape[1:]), "float32")
-        set_rows(weight, first, tf.cast(values, tf.bfloat16))

@@ -85,11 +85,6 @@ def get(
             f"`{name}` must be an initializer or an array of numbers. Received an array of "
             f"{values.dtype}."
         )
-    _require_finite(name, values)
-    return ArrayInitializer(name, values)
-
-
-def _require_finite(name: str, values: np.ndarray) -> None:
     largest = np.finfo(np.float32).max
     # Without a copy of the array. NaN fails both comparisons.
     if values.size and not (values.min() >= -largest and values.max() <= largest):
@@ -98,6 +93,7 @@ def _require_finite(name: str, values: np.ndarray) -> None:
             f"{values.min()} to {values.max()}. Remove NaN and infinity, and divide larger "
             "numbers."
         )
+    return ArrayInitializer(name, values)
 
 
 def get_for_embeddings(identifier: InitializerLike | TensorLike | None) -> Initializer:
@@ -169,11 +165,7 @@ class _FixedSeed(keras.random.SeedGenerator):
 # Philox count, and the counts per sample of a truncated normal, which rejects some numbers.
 _SCRAMBLER, _NUMBERS_PER_COUNT, _COUNTS_TRUNCATED = 0x02461E293EC8F720, 4, 256
 _TRUNCATED_STDDEV = 0.87962566103423978  # of a standard normal number between -2 and 2
-_CONSTANT = (
-    keras.initializers.Constant,
-    keras.initializers.Zeros,
-    keras.initializers.Ones,
-)
+_CONSTANT = keras.initializers.Constant, keras.initializers.Zeros, keras.initializers.Ones
 _Distribution = tuple[str, float, float]  # method of tf.random.Generator, and two parameters
 
 
@@ -257,12 +249,25 @@ def _draw(
     first: int,
     shape: tuple[int, ...],
 ) -> tf.Tensor:
-    """Returns float32 rows of `shape`, beginning with row `first`, without copies."""
+    """Returns float32 rows of `shape`, beginning with row `first`, without copies.
+
+    They are those of TensorFlow's stateless ops, from a counter of the Philox sequence on.
+    """
+    if isinstance(seed, keras.random.SeedGenerator):
+        raise ValueError(
+            "The seed of an initializer of sharded weights must be an integer: a SeedGenerator "
+            "gives each shard another seed. Received: seed=SeedGenerator. Pass an integer, or "
+            "use num_shards=1."
+        )
     method, *parameters = distribution
     size = math.prod(shape)
     group, skipped = divmod(first * (size // shape[0]), _NUMBERS_PER_COUNT)
-    counts = _COUNTS_TRUNCATED if method == "truncated_normal" else 1
-    generator = _generator(seed, group * counts)
+    count = group * (_COUNTS_TRUNCATED if method == "truncated_normal" else 1)
+    whole_seed = [seed % (2**31 - 2), 0, _SCRAMBLER]  # Keras's remainder
+    scrambler = tf.random.Generator.from_state(whole_seed, alg="philox")
+    key, high = scrambler.uniform_full_int([2], tf.uint64).numpy()
+    state = np.array([count, high, key], np.uint64).view(np.int64)
+    generator = tf.random.Generator.from_state(state, alg="philox")
 
     def values() -> tf.Tensor:
         numbers = getattr(generator, method)([skipped + size], *parameters)
@@ -271,18 +276,3 @@ def _draw(
     if not is_large(shape):
         return values()
     return tf.function(values, autograph=False).get_concrete_function()()
-
-
-def _generator(seed: int | keras.random.SeedGenerator, count: int) -> tf.random.Generator:
-    """Returns a generator that draws like TensorFlow's stateless ops, from a Philox counter."""
-    if isinstance(seed, keras.random.SeedGenerator):
-        raise ValueError(
-            "The seed of an initializer of sharded weights must be an integer: a SeedGenerator "
-            "gives each shard another seed. Received: seed=SeedGenerator. Pass an integer, or "
-            "use num_shards=1."
-        )
-    whole_seed = [seed % (2**31 - 2), 0, _SCRAMBLER]  # Keras's remainder
-    scrambler = tf.random.Generator.from_state(whole_seed, alg="philox")
-    key, high = scrambler.uniform_full_int([2], tf.uint64).numpy()
-    state = np.array([count, high, key], np.uint64).view(np.int64)
-    return tf.random.Generator.from_state(state, alg="philox")

@@ -19,29 +19,6 @@ _LARGE, _PIECE = 2**30, 2**28  # bytes of a table that is saved in pieces, and o
 _NAME = re.compile(r"(.+)\.rows_(\d+)_to_(\d+)_of_(\d+)$")
 
 
-def _save_table(
-    name: str, table: keras.Variable | ShardedTable, store: MutableMapping[str, Any]
-) -> None:
-    """Puts a table into `store`, which Keras writes to a file.
-
-    A table above 1 GiB becomes pieces of 256 MiB, because Keras copies each array. The name of
-    a piece says which rows it has.
-    """
-    shape = tuple(table.shape)
-    row_bytes = math.prod(shape[1:]) * tf.as_dtype(table.dtype).size
-    if not shape or shape[0] * row_bytes <= _LARGE:
-        store[name] = table.numpy() if isinstance(table, ShardedTable) else table
-        return
-    step = max(1, _PIECE // row_bytes)
-    for first in range(0, shape[0], step):
-        end = min(first + step, shape[0])
-        if isinstance(table, ShardedTable):
-            rows = table.rows(np.arange(first, end))
-        else:
-            rows = tf.gather(table.value, tf.range(first, end))  # a slice reads all rows
-        store[f"{name}.rows_{first}_to_{end}_of_{shape[0]}"] = rows
-
-
 class _Piece(NamedTuple):
     """Rows of a table in a file."""
 
@@ -107,9 +84,25 @@ _SHARD = re.compile(r"_\d+_of_\d+$")  # the ending that `RowShard.name_of` adds
 
 
 def save(weights: NamedWeights, store: MutableMapping[str, Any]) -> None:
-    """Puts weights into `store`, which Keras writes to a file."""
-    for name, weight in weights.items():
-        _save_table(name, weight, store)
+    """Puts weights into `store`, which Keras writes to a file.
+
+    A table above 1 GiB becomes pieces of 256 MiB, because Keras copies each array. The name of
+    a piece says which rows it has.
+    """
+    for name, table in weights.items():
+        shape = tuple(table.shape)
+        row_bytes = math.prod(shape[1:]) * tf.as_dtype(table.dtype).size
+        if not shape or shape[0] * row_bytes <= _LARGE:
+            store[name] = table.numpy() if isinstance(table, ShardedTable) else table
+            continue
+        step = max(1, _PIECE // row_bytes)
+        for first in range(0, shape[0], step):
+            end = min(first + step, shape[0])
+            if isinstance(table, ShardedTable):
+                rows = table.rows(np.arange(first, end))
+            else:
+                rows = tf.gather(table.value, tf.range(first, end))  # a slice reads all rows
+            store[f"{name}.rows_{first}_to_{end}_of_{shape[0]}"] = rows
 
 
 def load(
@@ -133,26 +126,22 @@ def load(
             * (widths[0] == widths[1])
         )
     loaded = needed.keys() | _loaded_state(needed_state, found_state, layer, sampler)
-    _report_conversion(weights, values, layer)
     for name, weight in weights.items():
-        if name in loaded and isinstance(values[name], _SavedTable):
+        if name not in loaded:
+            continue
+        dtypes = str(values[name].dtype), str(weight.dtype)
+        if name.startswith("embeddings") and dtypes[0] != dtypes[1]:
+            logging.getLogger("tf_largeout").warning(
+                "The class rows of layer '%s' are %s in the file and %s in the layer. They "
+                "are converted%s.",
+                layer,
+                *dtypes,
+                " to the nearest number" if dtypes[1] == "bfloat16" else "",
+            )
+        if isinstance(values[name], _SavedTable):
             values[name].assign_to(weight)
-        elif name in loaded:
+        else:
             weight.assign(values[name])
-
-
-def _report_conversion(weights: NamedWeights, values: Mapping[str, Any], layer: str) -> None:
-    for name, weight in weights.items():
-        if name.startswith("embeddings") and name in values:
-            dtypes = str(values[name].dtype), str(weight.dtype)
-            if dtypes[0] != dtypes[1]:
-                logging.getLogger("tf_largeout").warning(
-                    "The class rows of layer '%s' are %s in the file and %s in the layer. They "
-                    "are converted%s.",
-                    layer,
-                    *dtypes,
-                    " to the nearest number" if dtypes[1] == "bfloat16" else "",
-                )
 
 
 def is_of_sampler(name: str) -> bool:
@@ -178,9 +167,9 @@ def _loaded_state(
     if sampler is None:
         return set()
     log = logging.getLogger("tf_largeout").warning
-    sharded = {_without_shard(name) for name in (*needed, *found) if _SHARD.search(name)}
+    sharded = {_SHARD.sub("", name) for name in (*needed, *found) if _SHARD.search(name)}
     others, others_in_file = (
-        {name: shape for name, shape in state.items() if _without_shard(name) not in sharded}
+        {name: shape for name, shape in state.items() if _SHARD.sub("", name) not in sharded}
         for state in (needed, found)
     )
     if sharded and others == others_in_file:
@@ -198,11 +187,6 @@ def _loaded_state(
         layer,
     )
     return set()
-
-
-def _without_shard(name: str) -> str:
-    """Returns the name of a weight without the number of its shard."""
-    return _SHARD.sub("", name)
 
 
 # The end of the key of class rows, which an optimizer also lists.
@@ -223,8 +207,13 @@ def children(owner: Any, found: Mapping[str, Any]) -> Mapping[str, Any]:
             changed[name] = awaited[name].list
         elif table is not None:
             changed[table.name] = _slices(table)
-        elif _has_shards(child):
-            changed[name] = _whole_list(owner, name, child)
+        elif isinstance(child, (list, tuple)) and any(map(class_rows.is_shard, child)):
+            # Every call returns the same list.
+            known = owner.__dict__.setdefault(_LISTS, {})
+            key = name, *map(id, child)
+            if key not in known:
+                known[key] = _holder(_as_saved(child))
+            changed[name] = known[key].list
         else:
             changed[name] = child
     return changed
@@ -285,10 +274,6 @@ def require_dtype(weights: Iterable[keras.Variable], path: str, owner: str) -> N
             )
 
 
-def _has_shards(child: Any) -> bool:
-    return isinstance(child, (list, tuple)) and any(map(class_rows.is_shard, child))
-
-
 def _slices(table: ShardedTable) -> Any:
     """Returns the object of a table that TensorFlow saves in slices, for any shards.
 
@@ -298,15 +283,6 @@ def _slices(table: ShardedTable) -> Any:
         values = [shard.value for shard in table.shards]
         setattr(table, _SLICES, sharded_variable(values, table.name))
     return getattr(table, _SLICES)
-
-
-def _whole_list(owner: Any, name: str, variables: list[keras.Variable]) -> Any:
-    """Returns variables, with shards joined to tables. Every call returns the same list."""
-    known = owner.__dict__.setdefault(_LISTS, {})
-    key = name, *map(id, variables)
-    if key not in known:
-        known[key] = _holder(_as_saved(variables))
-    return known[key].list
 
 
 def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
