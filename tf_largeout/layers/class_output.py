@@ -158,9 +158,8 @@ class ClassOutput(keras.layers.Layer):
     ) -> keras.Variable:
         """Adds a weight whose rows the steps read, on a device that our ops support.
 
-        `rows_dtype="bfloat16"` is for rows that are rounded at random; others
-        have the variable dtype of the layer. The other arguments are those of
-        `keras.layers.Layer.add_weight`.
+        `rows_dtype="bfloat16"` is for rows that are rounded at random; others have the variable
+        dtype of the layer. See `keras.layers.Layer.add_weight` for the other arguments.
         """
         if rows_dtype == "bfloat16":
             return class_rows.add_rows(self, name, shape, initializer)
@@ -273,16 +272,12 @@ class ClassOutput(keras.layers.Layer):
     def _logits(self, features: tf.Tensor, running: RunningStep) -> tf.Tensor:
         # TensorFlow does not remove the operations of an encoder that nothing reads, such as
         # the gather of a `keras.layers.Embedding`.
-        if self.tower is not None and running.training and are_unread(self, running.model):
-            return self.placeholder_logits(features, math.nan)
-        if are_logits_left_out():
-            return self.placeholder_logits(features, 0.0)
+        has_tower = self.tower is not None
+        unread = has_tower and running.training and are_unread(self, running.model)
+        if unread or are_logits_left_out():
+            shape = tf.concat([tf.shape(features)[:-1], [self.num_classes]], axis=0)
+            return tf.fill(shape, tf.constant(math.nan if unread else 0.0, features.dtype))
         return self.class_matrix.logits(self.class_matrix.form.queries(features))
-
-    def placeholder_logits(self, features: tf.Tensor, value: float) -> tf.Tensor:
-        """Returns a tensor with the shape and dtype of the logits, filled with one value."""
-        shape = tf.concat([tf.shape(features)[:-1], [self.num_classes]], axis=0)
-        return tf.fill(shape, tf.constant(value, features.dtype))
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         return (*input_shape[:-1], self.num_classes)
@@ -369,10 +364,8 @@ class ClassOutput(keras.layers.Layer):
         """Returns s: neither scores of features h nor sums of terms exceed `s (1 + sum |h_i|)`.
 
         It is the largest class weight. Exports refuse features for which scores may overflow.
-
-        Args:
-            largest: Function of the name and the values of a weight. It returns the largest
-                absolute value, and raises a ValueError if a value is not finite.
+        `largest` maps the name and the values of a weight to the largest absolute value, and
+        raises a ValueError if a value is not finite.
         """
         # Weights of samplers do not matter. They may be NaN at positions without a class.
         return max(
@@ -384,10 +377,9 @@ class ClassOutput(keras.layers.Layer):
     def changed_attributes(
         self, change: ClassChange
     ) -> list[tuple[keras.layers.Layer, str, int]]:
-        """Returns the attributes that must change in the configs for other classes.
+        """Returns what must change in configs for other classes: layers, attributes and values.
 
-        `resize_classes` calls it on a built layer. The result has triples of a layer, the name
-        of its attribute, and the new value.
+        `resize_classes` calls it on a built layer.
         """
         return [(self, "num_classes", change.num_classes)]
 
@@ -396,16 +388,10 @@ class ClassOutput(keras.layers.Layer):
     ) -> list[tuple[keras.Variable, ClassChange]]:
         """Sets all variables of the layer from a layer with other classes.
 
-        `resize_classes` calls it. A subclass that adds variables extends it.
-
-        Args:
-            before: The layer whose config, with `changed_attributes`, created this layer.
-            change: Which classes of `before` are kept.
-            new_rows: float32 `[num_new, dim]`, the embeddings of the new classes; None leaves
-                the initial embeddings.
-
-        Returns:
-            The trainable variables whose rows have moved, each with its `ClassChange`.
+        `resize_classes` calls it. A subclass that adds variables extends it. The config of
+        `before`, with `changed_attributes`, created this layer. `new_rows`, float32 `[num_new,
+        dim]`, are the embeddings of the new classes; None leaves the initial ones. Returns the
+        trainable variables whose rows have moved, each with its `ClassChange`.
         """
         raise NotImplementedError(
             f"`resize_classes` does not support {type(self).__name__}. To support it, override "
@@ -416,9 +402,7 @@ class ClassOutput(keras.layers.Layer):
         """Counts the logits that Keras's `predict` computes, and warns once if they are many.
 
         A layer does not know when a `predict` begins. So the bytes of all calls are added, on
-        the host, while they run. The count is only in the graph of `predict`, never in an
-        export. With several replicas, nothing is counted, because they are traced in other
-        threads.
+        the host. With several replicas, which are traced in other threads, nothing is counted.
         """
         num_examples = tf.size(features, tf.int64) // tf.shape(features, tf.int64)[-1]
         num_bytes = num_examples * (self.num_classes * features.dtype.size)

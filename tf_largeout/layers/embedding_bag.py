@@ -140,8 +140,7 @@ class EmbeddingBag(IdLayer):
 
     Attributes:
         embeddings: Keras variable `[input_dim, output_dim]`.
-        compute_dtype: `"int64"`, so that a `Sequential` without `keras.Input` passes ids as
-            integers. The output has the compute dtype of the dtype policy.
+        compute_dtype: `"int64"`, so that Keras does not cast ids to floats.
 
     Raises:
         ValueError: If an argument is not valid, `ids` are sparse, not integers or have fewer
@@ -185,7 +184,12 @@ class EmbeddingBag(IdLayer):
     ) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
         id_checks = [] if _is_ragged(ids) else self._check_not_values(ids)
-        id_checks += [] if weights is None else [self._same_shape(ids, weights)]
+        if weights is not None:
+            shapes = [x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)]
+            message = (
+                f"`weights` of layer '{self.name}' must have the shape of `ids` {NO_TRACE}"
+            )
+            id_checks.append(tf.debugging.assert_equal(*shapes, message=message))
         ids = tf.ragged.map_flat_values(functools.partial(checks.passed, id_checks), ids)
         table = local_variable(self.embeddings)
         has_op = table.dtype == tf.float32 and devices.has_kernels_for(table)
@@ -242,7 +246,11 @@ class EmbeddingBag(IdLayer):
                 f"`ids` of layer '{self.name}' must be [batch, ..., max_ids], or ragged and "
                 f"[batch, (ids)]. Received: shape {tuple(ids.shape)}."
             )
-        if weights is not None and not _may_be_equal(ids, weights):
+        known = tf.TensorShape(tuple(ids.shape))
+        if weights is not None and not (
+            known.is_compatible_with(tuple(weights.shape))
+            and _is_ragged(ids) == _is_ragged(weights)
+        ):
             raise ValueError(
                 f"`weights` of layer '{self.name}' must have the shape of `ids`, "
                 f"{tuple(ids.shape)}, and be ragged where those are. Received: shape "
@@ -266,17 +274,10 @@ class EmbeddingBag(IdLayer):
             weights = None if weights is None else tf.boolean_mask(weights, present)
         return _FlatBags(ids, bag, weights, shape)
 
-    def _same_shape(self, ids: _Rows, weights: _Rows) -> tf.Operation | None:
-        """Returns an op that fails if two tensors, or ragged tensors, differ in shape."""
-        shapes = [x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)]
-        message = f"`weights` of layer '{self.name}' must have the shape of `ids` {NO_TRACE}"
-        return tf.debugging.assert_equal(*shapes, message=message)
-
     def _check_not_values(self, ids: tf.Tensor) -> list[tf.Operation | None]:
         """Ops that fail if `ids` have one value per id, as multi-hot or TF-IDF vectors do.
 
-        If a `Sequential` without `keras.Input` is called with floats, Keras rounds them down.
-        Values below 1 would become 0, the padding, and nothing would be learned.
+        In a `Sequential` without `keras.Input`, Keras rounds them down, to 0 for padding.
         """
         if self.input_dim <= 2 or ids.shape[-1] != self.input_dim:
             return []
@@ -384,18 +385,17 @@ class HashedBigrams(IdLayer):
     """
 
     def __init__(
-        self,
-        input_dim: int,
-        num_buckets: int,
-        padding_id: int | None = 0,
-        **kwargs: Any,
+        self, input_dim: int, num_buckets: int, padding_id: int | None = 0, **kwargs: Any
     ) -> None:
         super().__init__(whole_number("input_dim", input_dim, most=2**31), padding_id, **kwargs)
         self.num_buckets = whole_number("num_buckets", num_buckets, most=2**31)
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         self._check(ids)
-        ids = self._in_range(tf.cast(ids, tf.int64))
+        ids = tf.cast(ids, tf.int64)
+        # An id that is too large would become the id of a pair.
+        known = ids if self.padding_id is None else tf.where(ids != self.padding_id, ids, 0)
+        ids = checks.passed([self.check_range(known)], ids)
         first, second = ids[..., :-1], ids[..., 1:]
         key = tf.cast(first * self.input_dim + second, tf.uint64)
         shift = tf.constant(33, tf.uint64)
@@ -413,11 +413,6 @@ class HashedBigrams(IdLayer):
     def compute_output_spec(self, ids: keras.KerasTensor) -> keras.KerasTensor:
         self._check(ids)
         return keras.KerasTensor(self.compute_output_shape(tuple(ids.shape)), "int64")
-
-    def _in_range(self, ids: tf.Tensor) -> tf.Tensor:
-        """Checks the ids: an id that is too large would become the id of a pair."""
-        known = ids if self.padding_id is None else tf.where(ids != self.padding_id, ids, 0)
-        return checks.passed([self.check_range(known)], ids)
 
     def _check(self, ids: tf.Tensor | keras.KerasTensor) -> None:
         self.require_dense_or_ragged(ids)
@@ -449,9 +444,3 @@ def _segment_sum(values: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
 
 def _is_ragged(tensor: _Rows) -> bool:
     return isinstance(tensor, tf.RaggedTensor) or getattr(tensor, "ragged", False)
-
-
-def _may_be_equal(ids: _Rows, weights: _Rows) -> bool:
-    """Returns whether two shapes may be equal. Both must be ragged, or neither."""
-    known = tf.TensorShape(tuple(ids.shape)).is_compatible_with(tuple(weights.shape))
-    return known and _is_ragged(ids) == _is_ragged(weights)

@@ -174,8 +174,8 @@ class ItemTower(keras.layers.Layer):
 
         The config of the output layer contains a copy of the encoder. If the encoder also
         encodes the inputs, `keras.models.clone_model` creates it twice. Then the layer of the
-        model with its name replaces the copy. `features` are the input of the output layer,
-        which is not built yet. If they are not symbolic, no layer is found.
+        model with its name replaces the copy. `features` are the input of the output layer; if
+        they are not symbolic, no layer is found.
         """
         for layer in layers_before(features):
             if layer is self.encoder:
@@ -264,20 +264,18 @@ class ItemTower(keras.layers.Layer):
                 "of a tower with trained free rows. Without them, the scores would differ. "
                 "Restore it into a model with `free_rows=True`."
             )
-        if not self._has_features() and not num_features:
+        given = keras.tree.flatten(self.__dict__["_given"])
+        if self.built:  # an array may have been given, or set since
+            has_features = any(bool(tf.reduce_any(one.value != 0)) for one in self._values)
+        else:
+            has_features = all(isinstance(one, np.ndarray) for one in given)
+        if not has_features and not num_features:
             raise ValueError(
                 f"ItemTower '{self.name}' was made from a config, so it has no features of the "
                 f"classes yet. Received: the checkpoint '{path}' without features, of an "
                 "earlier version of tf_largeout. Restore it into a model that your code builds "
                 "with ItemTower(features, ...). A checkpoint of that model has the features."
             )
-
-    def _has_features(self) -> bool:
-        """Returns whether the features were given to the constructor or set since."""
-        if self.built:
-            return any(bool(tf.reduce_any(one.value != 0)) for one in self._values)
-        given = keras.tree.flatten(self.__dict__["_given"])
-        return all(isinstance(one, np.ndarray) for one in given)
 
     def serialize(self) -> Config:
         """Returns the config without `build_config`: the output layer builds the tower."""

@@ -113,10 +113,8 @@ class LargeOutput(ClassOutput):
 
     The calls, and the other arguments, are those of `ClassOutput`. If a step does not train,
     sampled losses are exact and take O(num_classes) time. Pass `training=True` in your own
-    training loop.
-
-    Keras files store the weights by name. So `load_weights` also works for a layer with another
-    sampler, or without a sampler. The state of the sampler is then not loaded.
+    training loop. Keras files store the weights by name. So `load_weights` also works for a
+    layer with another sampler, or without one; the state of the sampler is then not loaded.
 
     Attributes:
         embeddings: Keras variable `[num_classes, dim]`, one row per class; None if the layer
@@ -217,7 +215,11 @@ class LargeOutput(ClassOutput):
 
     def _add_weights(self, dim: int) -> None:
         if self.tower is not None:
-            source = self._add_tower(self.tower, dim)
+            if not self.tower.built:
+                self.tower.build((None, dim))
+            self._add_bias()
+            options = self.bias, (self.num_classes, dim), self.name, self.normalize
+            source: RowSource = TowerRows(self.tower, *options)
         elif self.num_shards > 1:
             source = self._add_shards(dim)
         else:
@@ -250,22 +252,15 @@ class LargeOutput(ClassOutput):
             # A plain assignment would make it a weight of this layer, and Keras would save it
             # twice.
             self.__dict__["embeddings"] = self._tied.table(dim, self.embeddings_dtype)
-        biases = self._add_bias()
+        self._add_bias()
+        biases = [self.bias] if self.use_bias else None
         return RowSource(tables_of([self.embeddings], biases, self.name, self.normalize))
 
-    def _add_bias(self) -> list[keras.Variable] | None:
-        if not self.use_bias:
-            return None
-        shape = (self.num_classes,)
-        self.bias = self.add_class_weight("bias", shape, self.bias_initializer)
-        return [self.bias]
-
-    def _add_tower(self, tower: ItemTower, dim: int) -> RowSource:
-        if not tower.built:
-            tower.build((None, dim))
-        self._add_bias()
-        shape = (self.num_classes, dim)
-        return TowerRows(tower, self.bias, shape, self.name, self.normalize)
+    def _add_bias(self) -> None:
+        if self.use_bias:
+            self.bias = self.add_class_weight(
+                "bias", (self.num_classes,), self.bias_initializer
+            )
 
     def _add_shards(self, dim: int) -> RowSource:
         class_rows.require_placement(self.name, self.num_shards)
@@ -415,7 +410,6 @@ class LargeOutput(ClassOutput):
 
 
 def _checked_scale(scale: float | str | None) -> float | str | None:
-    """Returns `scale`; a number as a float."""
     if scale is None or (isinstance(scale, str) and scale == _LEARNED):
         return scale
     if isinstance(scale, str):
@@ -465,7 +459,6 @@ def _checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int
 
 
 def _checked_dtype(embeddings_dtype: Any, variable_dtype: str) -> str | None:
-    """Returns `embeddings_dtype` as a string, or None."""
     if embeddings_dtype is None:
         return None
     try:
@@ -482,12 +475,9 @@ def _checked_dtype(embeddings_dtype: Any, variable_dtype: str) -> str | None:
 
 
 def _require_memory_for(shape: tuple[int, int], dtype: str) -> None:
-    """Raises an error for a matrix of class rows that does not fit into this machine.
-
-    Rows that can be on a GPU or on another machine are not checked.
-    """
+    """Raises an error for a matrix of class rows that does not fit into this machine."""
     if tf.distribute.has_strategy() or tf.config.get_visible_devices("GPU"):
-        return
+        return  # the rows may be elsewhere
     numbers = shape[0] * shape[1]
     advice = "Lower the width of the features, or use several machines (`num_shards`)."
     if dtype == "float32" and 2 * numbers < memory_of_machine():

@@ -201,9 +201,7 @@ def score_candidates(
         is_own = one.sampled_candidates.shape.rank == 2
         (own if is_own else shared).append(one.sampled_candidates)
     own_logits, rows, biases = class_matrix.dots_and_rows(
-        features,
-        tf.concat(own, axis=1),
-        tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0),
+        features, tf.concat(own, axis=1), tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0)
     )
     if compute_dtype == "bfloat16":
         of_op = tf.cast(features, tf.float32), rows

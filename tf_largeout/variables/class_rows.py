@@ -81,9 +81,7 @@ def on_each(parts: Sequence[_Placed], function: Callable[[_Placed], _Found]) -> 
 
 
 def map_by_shard(
-    shards: Sequence[_Shard],
-    ids: tf.Tensor,
-    function: Callable[[_Shard, tf.Tensor], tf.Tensor],
+    shards: Sequence[_Shard], ids: tf.Tensor, function: Callable[[_Shard, tf.Tensor], tf.Tensor]
 ) -> tf.Tensor:
     """Applies `function` on the device of each id's shard; results are in the order of `ids`.
 
