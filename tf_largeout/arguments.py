@@ -51,11 +51,7 @@ def whole_number(
 def whole_number(
     name: str, value: Any, least: int = 1, or_none: bool = False, most: int = 2**63 - 1
 ) -> int | None:
-    """Returns the argument `name` as an int of 64 bits, or None with `or_none`.
-
-    Raises:
-        ValueError: If `value` is not an integer, too small or too large.
-    """
+    """Returns an argument as an int of 64 bits, or None with `or_none`; else a ValueError."""
     if or_none and value is None:
         return None
     if is_whole(value) and least <= value <= most:
@@ -74,11 +70,7 @@ def real_number(
     most: float = math.inf,
     allow_most: bool = True,
 ) -> float:
-    """Returns the argument `name` as a float; a `least` of `-math.inf` is no bound.
-
-    Raises:
-        ValueError: If `value` is not a number, not finite, or out of range.
-    """
+    """Returns an argument as a finite float in a range; else raises a ValueError."""
     if is_real(value) and math.isfinite(value) and least <= value <= most:
         if (allow_least or value != least) and (allow_most or value != most):
             return float(value)
@@ -145,10 +137,7 @@ def is_int8(embeddings_dtype: str | None) -> bool:
 def require_memory(needed: int, what: str, advice: str) -> None:
     """Raises a ValueError if an array of `needed` bytes does not fit into the whole memory.
 
-    Args:
-        needed: The size of the array in bytes.
-        what: The array and the verb of the message, such as "The tables take".
-        advice: What the user can change, the last sentence of the message.
+    The message begins with `what`, such as "The tables take", and ends with the `advice`.
     """
     memory = memory_of_machine()
     if needed > memory:

@@ -237,7 +237,10 @@ class SamplerHealth(keras.callbacks.Callback):
         """Returns the hardness by layer, and restores what the draws change."""
         if self._measure is None:
             self._measure = tf.function(self._hardness_of_batch, autograph=False)
-            self._data = _first_batch(*self._data)
+            x, y = self._data
+            if y is None:  # a dataset: use its first batch
+                batch = x[0] if isinstance(x, keras.utils.PyDataset) else next(iter(x))
+                self._data = keras.utils.unpack_x_y_sample_weight(batch)[:2]
         counters = [
             (weight, weight.numpy())
             for layer in layers
@@ -274,12 +277,9 @@ class SamplerHealth(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         tables = [one for one in layer.trainable_weights if "embeddings" in one.name]
-        if isinstance(optimizer, keras.optimizers.Adam):
-            slots = "velocities"
-        elif isinstance(optimizer, keras.optimizers.Adagrad):
+        slots = "velocities" if isinstance(optimizer, keras.optimizers.Adam) else ""
+        if isinstance(optimizer, keras.optimizers.Adagrad):
             slots = "" if optimizer.initial_accumulator_value else "accumulators"
-        else:
-            slots = ""
         if not slots or not tables:
             return {}
         trained = sum(_count_trained(slot_of(optimizer, slots, table)) for table in tables)
@@ -287,11 +287,10 @@ class SamplerHealth(keras.callbacks.Callback):
 
 
 def _hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
-    """Returns the mean `_softmax_mass` of negatives that are drawn for this measurement.
+    """Returns the mean `_softmax_mass` of negatives drawn now; NaN if no example has labels.
 
     The draw changes the seed of the layer and counters of the sampler, but no search structure.
-    The examples to draw for are spread evenly over those that have labels. If the examples of a
-    batch share their classes, these examples do. float32; NaN if no example has labels.
+    The examples to draw for are spread evenly over those that have labels.
     """
     head: Head = tag.head
     sampler = head.sampler
@@ -318,11 +317,8 @@ def _softmax_mass(
     """Returns the share of the softmax probability that the negatives of each example have.
 
     For an example with the labels Y, the distinct drawn classes S and the logits `o_c`, or
-    `|o_c|` if `absolute`, it is
-
-        sum_{c in S - Y} e^{o_c} / sum_{c not in Y} e^{o_c}.
-
-    It takes a pass over all classes. The result is float32 `[B]`, 0 if all classes are labels.
+    `|o_c|` if `absolute`, it is `sum_{c in S - Y} e^{o_c} / sum_{c not in Y} e^{o_c}`; 0 if all
+    classes are labels.
     """
     labels, shape = candidates.labels, tf.shape(candidates.labels)
     candidates = candidates._replace(remove_accidental_hits=True)
@@ -361,14 +357,6 @@ def _count_trained(slot: keras.Variable) -> int:
         nonzero = tf.reshape(block, [tf.shape(block)[0], -1]) != 0
         count += int(tf.math.count_nonzero(tf.reduce_any(nonzero, axis=1)))
     return count
-
-
-def _first_batch(x: Any, y: Any) -> tuple[Any, Any]:
-    """Returns `(x, y)`, or the first batch of `x` if `y` is None."""
-    if y is not None:
-        return x, y
-    batch = x[0] if isinstance(x, keras.utils.PyDataset) else next(iter(x))
-    return keras.utils.unpack_x_y_sample_weight(batch)[:2]
 
 
 def _require_labels(callback: str, x: Any, y: Any) -> None:

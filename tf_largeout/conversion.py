@@ -154,17 +154,10 @@ def convert(model: keras.Model, **large_output_arguments: Any) -> keras.Model:
 
 
 def restore(model: keras.Model) -> keras.Model:
-    """Undoes `convert`: returns a keras-hub model with the trained weights.
+    """Undoes `convert`: returns a keras-hub model with the trained weights of `model`.
 
-    Args:
-        model: A model that `convert` returned.
-
-    Returns:
-        A model of the class from which `model` was made, with the same backbone and
-        preprocessor, compiled with keras-hub's defaults.
-
-    Raises:
-        ValueError: If `model` is not a converted model.
+    It has the class from which `convert` made `model`, the same backbone and preprocessor, and
+    is compiled with keras-hub's defaults. Other models raise a ValueError.
     """
     if not isinstance(model, _Converted):
         raise ValueError(f"`restore` needs a model that `convert` returned. Received: {model}.")

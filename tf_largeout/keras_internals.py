@@ -1,10 +1,10 @@
 """All uses of Keras and TensorFlow internals.
 
 No public interface returns these values. The functions read the call stack, private attributes,
-and the names of internal objects. All of these may change with any release. Each docstring
-states what its function relies on. tests/keras_internals_test.py has a test for each function,
-which fails if Keras changes. It also compares the private methods of Keras that our classes
-override with the list in tests/source_tree.py.
+and the names of internal objects. All of these may change with any release. A docstring states
+what its function relies on, unless the code shows it. tests/keras_internals_test.py has a test
+for each function, which fails if Keras changes. It also compares the private methods of Keras
+that our classes override with the list in tests/source_tree.py.
 
 Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21, and with Keras 3.15 on
 TensorFlow 2.18, 2.19 and 2.20.
@@ -111,11 +111,7 @@ def _monitored(callbacks: Any) -> dict[str, str]:
 
 
 def compiled_metrics(model: keras.Model) -> list[Any]:
-    """Returns `metrics` and `weighted_metrics` as `compile` received them.
-
-    Relies on: the attribute `_compile_metrics` of a model, and its attributes `_user_metrics`
-    and `_user_weighted_metrics`.
-    """
+    """Returns `metrics` and `weighted_metrics` as `compile` received them."""
     compiled = getattr(model, "_compile_metrics", None)
     metrics = getattr(compiled, "_user_metrics", None) or []
     return [metrics, getattr(compiled, "_user_weighted_metrics", None) or []]
@@ -166,13 +162,9 @@ def compile_names(get: Callable[..., Any]) -> dict[str, type]:
     """Returns the classes that `compile` accepts by name; entries added to it are accepted too.
 
     `get` is `keras.losses.get` or `keras.metrics.get`. (`keras.optimizers.get` finds custom
-    objects, which are public.)
-
-    Relies on: the table `ALL_OBJECTS_DICT` in the module of `get`. If there is no such table,
-    the result is an empty dictionary, and `compile` does not find names that are added to it.
+    objects, which are public.) If its module has no table, `compile` does not find added names.
     """
-    table: dict[str, type] = get.__globals__.get("ALL_OBJECTS_DICT", {})
-    return table
+    return get.__globals__.get("ALL_OBJECTS_DICT", {})
 
 
 def replace_check_finite(function: Callable[..., tf.Tensor]) -> None:
@@ -191,26 +183,17 @@ def replace_check_finite(function: Callable[..., tf.Tensor]) -> None:
 
 
 def mask_of(tensor: tf.Tensor) -> tf.Tensor | None:
-    """Returns the mask of a tensor, for example from `Embedding(mask_zero=True)`, or None.
-
-    Relies on: the attribute `_keras_mask` of tensors.
-    """
+    """Returns the mask of a tensor, for example from `Embedding(mask_zero=True)`, or None."""
     return getattr(tensor, "_keras_mask", None)
 
 
 def set_mask(losses: tf.Tensor, mask: tf.Tensor) -> None:
-    """Sets the mask of a tensor of losses. `keras.losses.Loss` averages the unmasked ones.
-
-    Relies on: the attribute `_keras_mask` of tensors.
-    """
+    """Sets the mask of a tensor of losses. `keras.losses.Loss` averages the unmasked ones."""
     losses._keras_mask = mask
 
 
 def is_symbolic(tensor: Any) -> bool:
-    """Returns whether Keras is inferring shapes, and `tensor` is a placeholder.
-
-    Relies on: the name of the graph in which Keras does so, which begins with "scratch_graph".
-    """
+    """Returns whether Keras is inferring shapes, and `tensor` is a placeholder."""
     if isinstance(tensor, keras.KerasTensor):
         return True
     graph = None if tf.executing_eagerly() else getattr(tensor, "graph", None)
@@ -218,29 +201,18 @@ def is_symbolic(tensor: Any) -> bool:
 
 
 def operation_before(tensor: Any) -> keras.Operation | None:
-    """Returns the layer or operation, such as `+`, that returned a symbolic tensor, or None.
-
-    Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, and its `operation`.
-    """
+    """Returns the layer or operation, such as `+`, that returned a symbolic tensor, or None."""
     return getattr(getattr(tensor, "_keras_history", None), "operation", None)
 
 
 def input_of(tensor: Any) -> Any:
-    """Returns the input of the layer call that returned a symbolic tensor.
-
-    Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, its `operation` and
-    `node_index`, and the nodes `_inbound_nodes` of an operation.
-    """
+    """Returns the input of the layer call that returned a symbolic tensor."""
     history = tensor._keras_history
     return history.operation._inbound_nodes[history.node_index].input_tensors[0]
 
 
 def output_layer(tensor: Any) -> keras.layers.Layer | None:
-    """Returns the layer that computes an output of a model, also inside inner models, or None.
-
-    Relies on: the attribute `_keras_history` of a `keras.KerasTensor`, its `operation` and
-    `tensor_index`.
-    """
+    """Returns the layer that computes an output of a model, also inside inner models."""
     layer = None
     while hasattr(tensor, "_keras_history"):
         history = tensor._keras_history
@@ -253,11 +225,7 @@ def output_layer(tensor: Any) -> keras.layers.Layer | None:
 
 
 def has_standard_step(model: keras.Model) -> bool:
-    """Returns whether a model computes its loss and its metrics as `keras.Model` does.
-
-    Relies on: the method names `train_step`, `compute_loss` and `compute_metrics`, and the
-    attribute `_compile_metrics`.
-    """
+    """Returns whether a model computes its loss and its metrics as `keras.Model` does."""
     is_standard = all(
         getattr(type(model), name) is method for name, method in _METHODS_OF_KERAS.items()
     )
@@ -265,39 +233,26 @@ def has_standard_step(model: keras.Model) -> bool:
 
 
 def is_input_of_a_layer(layer: keras.layers.Layer) -> bool:
-    """Returns whether another layer takes the output of a layer, in any functional model.
-
-    Relies on: the attribute `_outbound_nodes` of an operation. Without it, the answer is True.
-    """
+    """Returns whether another layer takes the output of a layer, in any functional model."""
     return bool(getattr(layer, "_outbound_nodes", True))
 
 
 def all_layers(model: keras.Model) -> list[keras.layers.Layer]:
-    """Returns a model and all layers in it, at any depth.
-
-    Relies on: the method `_flatten_layers`. (`Model.layers` has only the outermost layers.)
-    """
-    layers: list[keras.layers.Layer] = model._flatten_layers()
-    return layers
+    """Returns a model and all layers in it, at any depth, unlike `Model.layers`."""
+    return model._flatten_layers()
 
 
 def trainable_variables(optimizer: keras.optimizers.Optimizer) -> list[Any]:
-    """Returns the variables that an optimizer was built on, in order; empty before.
-
-    Relies on: the attribute `_trainable_variables`.
-    """
-    variables: list[Any] = optimizer._trainable_variables
-    return variables
+    """Returns the variables that an optimizer was built on, in order; empty before."""
+    return optimizer._trainable_variables
 
 
 def own_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]:
     """Returns the variables of an optimizer without those of the optimizers in it.
 
-    Relies on: the attribute `_variables`. (`variables` of a `LossScaleOptimizer` and of a
-    `MultiOptimizer` has those of the inner optimizers too.)
+    (`variables` of a `LossScaleOptimizer` and of a `MultiOptimizer` has those too.)
     """
-    variables: list[keras.Variable] = optimizer._variables
-    return variables
+    return optimizer._variables
 
 
 def slot_of(optimizer: keras.optimizers.Optimizer, name: str, variable: Any) -> Any:
@@ -315,8 +270,7 @@ def slot_of(optimizer: keras.optimizers.Optimizer, name: str, variable: Any) -> 
 def step_counter(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
     """Returns the variable that counts the calls of `apply`.
 
-    Relies on: the attribute `_iterations`. (`iterations` is a quotient, not a variable, where
-    gradients are accumulated.)
+    (`iterations` is a quotient, not a variable, where gradients are accumulated.)
     """
     return optimizer._iterations
 
@@ -332,8 +286,7 @@ class KnownVariable(NamedTuple):
 def known_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> KnownVariable:
     """Returns what an optimizer knows about the variable that `update_step` was given.
 
-    Relies on: `_get_variable_index`, `_trainable_variables`, and `_use_weight_decay`, which
-    applies `exclude_from_weight_decay`.
+    Relies on `_use_weight_decay` applying `exclude_from_weight_decay`.
     """
     position = optimizer._get_variable_index(variable)
     decays = optimizer.weight_decay is not None and optimizer._use_weight_decay(variable)
@@ -364,7 +317,6 @@ def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[SlotList]:
 def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:
     """Returns an object that makes `tf.train.Checkpoint` save variables as slices of a table.
 
-    Relies on: `tf.__internal__.distribute.ShardedVariable`, the class of the variables of
-    `tf.distribute.ParameterServerStrategy`.
+    Its class is that of the variables of `tf.distribute.ParameterServerStrategy`.
     """
     return tf.__internal__.distribute.ShardedVariable(variables, name)

@@ -77,10 +77,7 @@ def register_for_compile(
 def _stand_in(module: str, name: str, *arguments: Any) -> type:
     """Returns a class that creates objects of a class of a sub-package, by a call or a config.
 
-    Args:
-        module: The sub-package.
-        name: The class.
-        *arguments: Arguments of a call, which gets none.
+    A call, which gets no arguments, passes `arguments` on.
     """
 
     def loaded() -> Any:

@@ -114,13 +114,13 @@ def _new_rows(
     if initializer is None:
         return None
     chosen = initializers.get("initializer", initializer, keras.initializers.Zeros())
-    if isinstance(chosen, initializers.ArrayInitializer):
-        if chosen.values.shape != (num_new, dim):
-            raise ValueError(
-                "An array in `initializer` must have one row for each of the "
-                f"{num_new} new classes, so its shape must be {(num_new, dim)}. Received: an "
-                f"array of shape {chosen.values.shape} and dtype {chosen.values.dtype}."
-            )
+    is_array = isinstance(chosen, initializers.ArrayInitializer)
+    if is_array and chosen.values.shape != (num_new, dim):
+        raise ValueError(
+            "An array in `initializer` must have one row for each of the "
+            f"{num_new} new classes, so its shape must be {(num_new, dim)}. Received: an "
+            f"array of shape {chosen.values.shape} and dtype {chosen.values.dtype}."
+        )
     return tf.cast(chosen((num_new, dim), dtype="float32"), tf.float32)
 
 
@@ -277,11 +277,10 @@ def _copy_state(
 ) -> None:
     """Copies iterations, learning rate and slots of an optimizer to another one.
 
-    A Keras optimizer, also one of `tf_largeout`, has lists of slots. Slot i belongs to
-    trainable variable i. The position in these lists, not the shape, determines which slots
-    have rows of classes. New rows of slots have the initial values of a new optimizer. New rows
-    of moving averages have the values of the weights. `before` is not built if the original
-    model was never trained. `after` is built on variables that already have their values.
+    The position in the lists of slots, not the shape, determines which slots have rows of
+    classes. New rows of slots have the initial values of a new optimizer, and those of moving
+    averages the values of the weights. `before` is not built if the original model was never
+    trained. `after` is built on variables that already have their values.
     """
     for one, other in zip(_parts(before), _parts(after), strict=True):
         old, new = map(keras_internals.own_variables, (one, other))

@@ -106,11 +106,8 @@ def refuse_wrong_arguments(
 ) -> None:
     """Raises a ValueError for the arguments that have another name or place in this library.
 
-    Args:
-        owner: The name of the class.
-        arguments: Keyword arguments of its constructor.
-        what_to_do: `OF_LAYERS`, `OF_ID_LAYERS` or `OF_OPTIMIZERS`; or one of the tables of
-            `refuse_wrong_arguments_of`. Its keys are names that the class does not define.
+    `owner` is a class, `arguments` are those of its constructor, and `what_to_do` is one of the
+    tables above, whose keys are names that the class does not define.
     """
     for name, value in arguments.items():
         if name in what_to_do:
@@ -125,12 +122,9 @@ def refuse_wrong_arguments_of(
 ) -> None:
     """Like `refuse_wrong_arguments`, for a class that has some of the arguments in the table.
 
-    Args:
-        cls: The class. Arguments of its constructor are accepted, and those of the constructors
-            of this library that it passes `**options` on to. If a constructor of another
-            package takes `**kwargs`, all arguments are accepted.
-        arguments: All keyword arguments of the constructor.
-        what_to_do: `OF_LOSSES`, `OF_SAMPLERS`, `OF_METRICS` or `OF_INDEXES`.
+    Arguments of its constructor are accepted, and those of the constructors of this library
+    that it passes `**options` on to. If a constructor of another package takes `**kwargs`, all
+    arguments are accepted.
     """
     suspects = {name: arguments[name] for name in arguments if name in what_to_do}
     if not suspects:
