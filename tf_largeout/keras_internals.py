@@ -45,22 +45,15 @@ NO_TRACE = "{{node of tf_largeout}}"
 class RunningStep:
     """What of Keras calls a layer, a loss or a metric.
 
-    Attributes:
-        training: Whether the innermost step of a model trains; None outside of a step.
-        model: The model of that step, if it is a `train_step` or a `test_step`; else None.
-        is_predict: Whether it is a step of `keras.Model.predict`.
-        is_export: Whether `keras.Model.export`, or a `keras.export.ExportArchive`, traces it.
-        has_class_weight: Whether Keras makes the weights of the step from `class_weight`.
-        monitored: The values that callbacks of the current `fit` monitor, each with the name
-            of the class of the callback. If a `fit` runs inside another one, it is the inner
-            one.
+    `monitored` has the values that callbacks of the innermost `fit` monitor, each with the name
+    of the class of the callback.
     """
 
-    training: bool | None = None
-    model: keras.Model | None = None
-    is_predict: bool = False
-    is_export: bool = False
-    has_class_weight: bool = False
+    training: bool | None = None  # of the innermost step of a model; None outside of a step
+    model: keras.Model | None = None  # of that step, if it is a `train_step` or `test_step`
+    is_predict: bool = False  # a step of `keras.Model.predict`
+    is_export: bool = False  # by `keras.Model.export` or a `keras.export.ExportArchive`
+    has_class_weight: bool = False  # the weights of the step are made from `class_weight`
     monitored: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -73,12 +66,9 @@ def running_step() -> RunningStep:
     layer nor a loss about the model and what it was compiled with, nor about the arguments of
     `fit`, nor that a model is exported.
 
-    Relies on: frames of the call stack; the method names `train_step`, `test_step` and
-    `predict_step`, to which AutoGraph adds the prefix `tf__`; `__wrapped__`, which Keras's
-    decorators set; `class_weight` of `fit` and `train_on_batch`; the method `write_out` of
-    archives; the local variable `callbacks` of `fit`, a `CallbackList` with the attribute
-    `callbacks`; and the attribute `monitor` of `EarlyStopping`, `ModelCheckpoint`,
-    `ReduceLROnPlateau` and others.
+    Relies on: `train_step`, `test_step` and `predict_step`, to which AutoGraph adds `tf__`;
+    `__wrapped__`, which Keras's decorators set; the method `write_out` of archives; and the
+    local variable `callbacks` of `fit`, a `CallbackList` of callbacks with a `monitor`.
     """
     found: dict[str, Any] = {}
     frame = inspect.currentframe()
@@ -170,12 +160,9 @@ def compile_names(get: Callable[..., Any]) -> dict[str, type]:
 def replace_check_finite(function: Callable[..., tf.Tensor]) -> None:
     """Replaces the gradient check of `keras.optimizers.LossScaleOptimizer`.
 
-    Under the policy mixed_float16, `Model.compile` wraps any optimizer in a
-    `LossScaleOptimizer`, and the wrapped optimizer can neither change this check nor learn that
-    it is wrapped.
-
-    Relies on: the method `check_finite(grads)`, which `LossScaleOptimizer.apply` calls after it
-    has built the wrapped optimizer. `functools.wraps` made `function` from it.
+    Under the policy mixed_float16, `Model.compile` wraps any optimizer in one, and the wrapped
+    optimizer can neither change this check nor learn that it is wrapped. `functools.wraps` made
+    `function` from `check_finite`, which `apply` calls after it has built that optimizer.
     """
     cls = keras.optimizers.LossScaleOptimizer
     if cls.check_finite is inspect.unwrap(function):
@@ -258,11 +245,9 @@ def own_variables(optimizer: keras.optimizers.Optimizer) -> list[keras.Variable]
 def slot_of(optimizer: keras.optimizers.Optimizer, name: str, variable: Any) -> Any:
     """Returns the slot of an optimizer that belongs to `variable`; None if it has none.
 
-    The optimizer is built. `name` is "momentums", "velocities", "accumulators", or the name
-    after "_" of another list. `variable` may be the part of a variable on one replica.
-
-    Relies on: the method `_get_variable_index`, and the lists `_momentums` and `_velocities` of
-    Adam, and `_accumulators` of Adagrad, in the order of the trainable variables.
+    The optimizer is built. `variable` may be the part of a variable on one replica. Relies on
+    the lists `_momentums` and `_velocities` of Adam, and `_accumulators` of Adagrad, in the
+    order of the trainable variables.
     """
     return getattr(optimizer, f"_{name}")[optimizer._get_variable_index(variable)]
 
@@ -293,25 +278,17 @@ def known_variable(optimizer: keras.optimizers.Optimizer, variable: Any) -> Know
     return KnownVariable(position, optimizer._trainable_variables[position], decays)
 
 
-class SlotList(NamedTuple):
-    """Slots of an optimizer."""
-
-    slots: list[Any]  # one slot, or None, per trainable variable
-    are_averages: bool  # whether they are moving averages of the variables
-
-
-def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[SlotList]:
+def slot_lists(optimizer: keras.optimizers.Optimizer) -> Iterator[tuple[list[Any], bool]]:
     """Yields all slots of a built optimizer whose first axis may be that of their variables.
 
-    Relies on: lists in the attributes of the optimizer, in the order of `_trainable_variables`;
-    the name `_c` of the slots of Adafactor that have one value per column; and the name
-    `_model_variables_moving_average`.
+    Each list has one slot, or None, per trainable variable, and comes with whether the slots
+    are moving averages of the variables. Relies on the order of `_trainable_variables`.
     """
     for name, value in vars(optimizer).items():
         if name in _VARIABLE_LISTS or name == _COLUMN_SLOTS or not isinstance(value, list):
             continue
         if len(value) == len(optimizer._trainable_variables):
-            yield SlotList(value, name == _AVERAGES)
+            yield value, name == _AVERAGES
 
 
 def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:

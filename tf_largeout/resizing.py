@@ -224,10 +224,9 @@ def _attributes(values: list[tuple[Any, str, int]]) -> Iterator[None]:
 
 
 def _leave_building_to_models(config: Config) -> None:
-    """Removes build configs, so that layers are built when the model calls them.
+    """Removes build configs: layers that are built before a call have shorter variable paths.
 
-    The paths of their variables are then those of the original model, which an optimizer may
-    depend on. If layers are built before, the paths are shorter.
+    An optimizer may depend on the paths of the original model.
     """
     if config.get("class_name") not in ("Sequential", "Functional"):
         return

@@ -33,12 +33,11 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     `keras.optimizers.Adam` (with `beta_1=0`, up to rounding). On a CPU, this update takes one
     pass over memory.
 
-    By default, rows have no momentum. In dense Adam, momentum spreads the effect of a gradient
-    over the next steps. A lazy optimizer updates a row only when it has a gradient. With
-    momentum, nine tenths of the update of a rare row would come from old gradients, and only
-    one tenth from the new gradient. Without momentum, one update moves the row as far as dense
-    Adam would move it over several steps. v decays in every step, as in dense Adam. So v is
-    small at the next gradient of a rare row.
+    By default, rows have no momentum. A lazy optimizer updates a row only when it has a
+    gradient. With momentum, nine tenths of the update of a rare row would come from old
+    gradients. Without momentum, one update moves the row as far as dense Adam would move it
+    over several steps. v decays in every step, so it is small at the next gradient of a rare
+    row.
 
     The factor `sqrt(1 - beta_2^...)` is Adam's bias correction: v starts at 0. Adam's
     correction assumes that the row has a gradient in each step. Without an offset, the first

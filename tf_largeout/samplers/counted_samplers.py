@@ -100,8 +100,7 @@ class CountedSampler(StaticSampler):
     """Base of the samplers whose distribution is computed from one count per class.
 
     A subclass implements `table_specs`, `make_tables` and `draw_shared`, and `draw_own` if it
-    supports `shared=False`. Both first call `tables()`. `counts` is as in `UnigramSampler`, the
-    other arguments are those of `StaticSampler`.
+    supports `shared=False`. Both first call `tables()`. See `UnigramSampler` for the arguments.
     """
 
     def __init__(

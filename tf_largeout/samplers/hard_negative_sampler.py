@@ -376,9 +376,8 @@ _Found = TypeVar("_Found")
 class SearchShards(Generic[_Part]):
     """A search structure per table of the class rows, which together are used as one.
 
-    There is one of the `parts` per entry of `tables`, in the order of the classes; one in all
-    unless the layer has shards. A part works on the device that has the rows: only queries,
-    ids, scores and seeds cross the network.
+    Each of the `parts` belongs to one of the `tables`, in the order of the classes. It works on
+    the device that has the rows: only queries, ids, scores and seeds cross the network.
     """
 
     def __init__(self, classes: ClassScorer, make: Callable[[], _Part]) -> None:

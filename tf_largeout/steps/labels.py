@@ -7,7 +7,7 @@ c is `c - 2^62`, far below all values that occur as padding. `as_labels` separat
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -62,21 +62,11 @@ class SelectedRows(NamedTuple):
 
     def take(self, values: tf.Tensor) -> tf.Tensor:
         """Returns the selected rows of `values`, `[B, ...]`, as `[P, ...]`."""
-
-        @tf.custom_gradient
-        def taken(values: tf.Tensor) -> tuple[tf.Tensor, Any]:
-            return self._gather(values), self._scatter
-
-        return taken(values)
+        return tf.custom_gradient(lambda one: (self._gather(one), self._scatter))(values)
 
     def put_back(self, values: tf.Tensor) -> tf.Tensor:
         """Returns `values`, `[P, ...]`, as `[B, ...]`, with 0 in the rows not selected."""
-
-        @tf.custom_gradient
-        def spread(values: tf.Tensor) -> tuple[tf.Tensor, Any]:
-            return self._scatter(values), self._gather
-
-        return spread(values)
+        return tf.custom_gradient(lambda one: (self._scatter(one), self._gather))(values)
 
     def _gather(self, values: tf.Tensor) -> tf.Tensor:
         return tf.gather(values, self.places)
@@ -429,10 +419,9 @@ def per_example(
     """Broadcasts numbers or bools to the leading dimensions `[batch, ...]` of `features`.
 
     It aligns the first dimensions, as `sample_weight` requires: weights `[batch]` of sequences
-    `[batch, time, dim]` apply to whole sequences. Keras's own losses align the last dimensions.
-    If the batch has as many sequences as time steps, they would apply these weights to time
-    steps. Dimensions of 1 are repeated, and one more dimension of 1 may follow. Other shapes,
-    and strings, raise a ValueError.
+    `[batch, time, dim]` apply to whole sequences. (Keras's own losses align the last ones.)
+    Dimensions of 1 are repeated, and one more dimension of 1 may follow. Other shapes, and
+    strings, raise a ValueError.
     """
     weights, rows = tf.convert_to_tensor(weights), features.shape[:-1]
     if not _fits(weights.shape, rows) or weights.dtype == tf.string:

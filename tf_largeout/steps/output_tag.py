@@ -31,8 +31,7 @@ _scopes = threading.local()
 class Ranking:
     """How an output layer ranks classes: as its argument says, or else as its loss does.
 
-    `given` is "logit", "absolute" or "taylor"; None for the ranking of the loss that trained
-    the layer last, `of_loss`. `value` is the one that counts.
+    `value` is the one that counts: `given` is None for the ranking of the loss, `of_loss`.
     """
 
     def __init__(self, given: str | None = None) -> None:

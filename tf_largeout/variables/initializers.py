@@ -42,10 +42,9 @@ class ArrayInitializer:
 def constant_initializer(value: np.ndarray) -> Callable[..., tf.Tensor]:
     """Returns an initializer that returns the numpy array `value`, and captures no tensor.
 
-    If a function creates a variable in its first trace, and the initializer has captured a
-    tensor, TensorFlow runs all initializers in the first call, while other operations may
-    already read shapes. Gradients of RNN layers in the trace then fail at random ("AddN must
-    have the same size and shape").
+    Otherwise, if a function creates a variable in its first trace, TensorFlow runs all
+    initializers in the first call, while other operations may already read shapes. Gradients of
+    RNN layers then fail at random ("AddN must have the same size and shape").
     """
 
     def initializer(shape: Shape, dtype: tf.DType | str | None = None) -> tf.Tensor:
@@ -117,8 +116,7 @@ def serialize(initializer: Initializer) -> Config | None:
 def is_large(shape: Shape) -> bool:
     """Returns whether values of `shape` are drawn in a `tf.function`, which takes less memory.
 
-    In a forked process, a function never returns if the parent has used TensorFlow, because a
-    fork copies no threads. Eager ops on small tensors need none.
+    In a process forked after use of TensorFlow, functions never return: a fork has no threads.
     """
     return bool(np.prod(np.asarray(shape, np.int64)) >= _LARGE)
 
