@@ -114,14 +114,14 @@ def _new_rows(
     if initializer is None:
         return None
     chosen = initializers.get("initializer", initializer, keras.initializers.Zeros())
-    is_array = isinstance(chosen, initializers.ArrayInitializer)
-    if is_array and chosen.values.shape != (num_new, dim):
+    shape = (num_new, dim)
+    if isinstance(chosen, initializers.ArrayInitializer) and chosen.values.shape != shape:
         raise ValueError(
             "An array in `initializer` must have one row for each of the "
-            f"{num_new} new classes, so its shape must be {(num_new, dim)}. Received: an "
-            f"array of shape {chosen.values.shape} and dtype {chosen.values.dtype}."
+            f"{num_new} new classes, so its shape must be {shape}. Received: an array of shape "
+            f"{chosen.values.shape} and dtype {chosen.values.dtype}."
         )
-    return tf.cast(chosen((num_new, dim), dtype="float32"), tf.float32)
+    return tf.cast(chosen(shape, dtype="float32"), tf.float32)
 
 
 def _copy_others(

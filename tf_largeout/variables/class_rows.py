@@ -324,9 +324,9 @@ def add_rows(
 
     first_values = "zeros" if in_blocks else rounded
     weight = layer.add_class_weight(name, shape, first_values, dtype="bfloat16")
-    for first, end in row_blocks(shape) if in_blocks else ():
-        part = PartInitializer(in_float32, tuple(shape), first, f"{name}_initializer")
-        values = part((end - first, *shape[1:]), "float32")
+    for first, end in row_blocks(weight.shape) if in_blocks else ():
+        part = PartInitializer(in_float32, tuple(weight.shape), first, f"{name}_initializer")
+        values = part((end - first, *weight.shape[1:]), "float32")
         set_rows(weight, first, tf.cast(values, tf.bfloat16))
     return mark(weight)
 
