@@ -277,7 +277,7 @@ class EmbeddingBag(IdLayer):
     def _check_not_values(self, ids: tf.Tensor) -> list[tf.Operation | None]:
         """Ops that fail if `ids` have one value per id, as multi-hot or TF-IDF vectors do.
 
-        In a `Sequential` without `keras.Input`, Keras rounds them down, to 0 for padding.
+        A `Sequential` without `keras.Input` would round such floats down to 0, the padding.
         """
         if self.input_dim <= 2 or ids.shape[-1] != self.input_dim:
             return []
