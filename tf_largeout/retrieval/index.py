@@ -71,11 +71,7 @@ class Search:
         return self.rows.found_or_exact(found, queries, k, exclude)
 
     def answer(
-        self,
-        queries: tf.Tensor,
-        k: int,
-        exclude: TensorLike | None,
-        allowed: TensorLike | None,
+        self, queries: tf.Tensor, k: int, exclude: TensorLike | None, allowed: TensorLike | None
     ) -> Answer:
         """Like `top_k`, but eager calls run as one graph per `k`, which is faster."""
         if allowed is not None or not tf.executing_eagerly():

@@ -227,12 +227,7 @@ class QuantizedRows(Rows):
     """`Rows` with 8 bits per number, the arrays of `PackedClasses`; see `PackedTable`."""
 
     def __init__(
-        self,
-        codes: np.ndarray,
-        scales: np.ndarray,
-        alive: np.ndarray,
-        dim: int,
-        has_bias: bool,
+        self, codes: np.ndarray, scales: np.ndarray, alive: np.ndarray, dim: int, has_bias: bool
     ) -> None:
         self._codes, self._scales, self.alive = codes, scales, alive
         packed = PackedClasses(in_place(codes), in_place(scales))
@@ -345,11 +340,7 @@ def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
     """Returns a function that creates weights, with the values in `values`, if any."""
 
     def add_weight(
-        name: str,
-        shape: tuple[int, ...],
-        dtype: str,
-        initializer: Any,
-        on_host: bool = False,
+        name: str, shape: tuple[int, ...], dtype: str, initializer: Any, on_host: bool = False
     ) -> keras.Variable:
         value = in_place(values[name]) if name in values else initializer(shape, dtype)
         with tf.device("CPU:0" if on_host else None):

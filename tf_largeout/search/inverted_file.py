@@ -96,9 +96,7 @@ class RowDistribution:
         sizes = tf.cast(tf.gather(self._sizes, lists), tf.float32)
         probabilities = tf.gather(self._list_probabilities, lists, batch_dims=1)
         return tf.where(
-            self._has_lists,
-            tf.math.divide_no_nan(probabilities, sizes),
-            1 / self._ids.shape[0],
+            self._has_lists, tf.math.divide_no_nan(probabilities, sizes), 1 / self._ids.shape[0]
         )
 
 
@@ -120,10 +118,7 @@ class InvertedFile:
     PARTS = ("means", "mean_bias", "offsets", "ids", "codes", "scales", "schedule")
 
     def __init__(
-        self,
-        num_lists: int | None = None,
-        knows_lists: bool = False,
-        unit_length: bool = False,
+        self, num_lists: int | None = None, knows_lists: bool = False, unit_length: bool = False
     ) -> None:
         self.num_lists = whole_number("num_lists", num_lists, or_none=True)
         self._knows_lists, self._unit_length = knows_lists, unit_length

@@ -278,9 +278,7 @@ def bucket_widths(
 
 
 def batches_by_length(
-    buckets: Buckets,
-    shuffle_seed: int | None,
-    gather: Callable[[tf.Tensor, tf.Tensor], Any],
+    buckets: Buckets, shuffle_seed: int | None, gather: Callable[[tf.Tensor, tf.Tensor], Any]
 ) -> tf.data.Dataset:
     """Returns a dataset of the batches of `buckets`, each gathered from memory in one call.
 
