@@ -5,7 +5,6 @@ import numpy as np
 from tf_largeout.arguments import boolean, is_int8
 from tf_largeout.retrieval.index import Index, Search
 from tf_largeout.retrieval.rows import QuantizedRows, Rows
-from tf_largeout.types import TensorLike
 
 
 class BruteForceIndex(Index[Search]):
@@ -32,33 +31,14 @@ class BruteForceIndex(Index[Search]):
     def __init__(self, packed: bool = True, embeddings_dtype: str | None = None) -> None:
         super().__init__()
         self._packed = boolean("packed", packed)
-        self._is_quantized = is_int8(embeddings_dtype)
+        self._kind = QuantizedRows if is_int8(embeddings_dtype) else Rows
 
-    def build(
-        self, class_embeddings: TensorLike, bias: TensorLike | None = None
-    ) -> "BruteForceIndex":
-        """Sets the class rows to search; replaces those of an earlier `build`.
-
-        Args:
-            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
-            bias: Float `[num_classes]`, or None.
-
-        Returns:
-            The index itself.
-
-        Raises:
-            ValueError: If their shapes are wrong, there are no rows, or a number is not finite.
-        """
-        kind = QuantizedRows if self._is_quantized else Rows
-        self._use(self._search_of(kind.of(class_embeddings, bias)))
-        return self
-
-    def _after(self, search: Search, rows: Rows, ids: np.ndarray) -> Search:
-        return self._search_of(rows)
+    def _fitted(self, rows: Rows) -> Search:
+        return Search(rows, self._packed)
 
     def _settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"packed": self._packed}
-        if self._is_quantized:
+        if self._kind is QuantizedRows:
             matrix = self._built().rows.matrix
             settings["quantized"] = {"dim": matrix.dim, "has_bias": matrix.has_bias}
         return settings
@@ -66,10 +46,7 @@ class BruteForceIndex(Index[Search]):
     def _restore(self, settings: dict[str, Any], arrays: dict[str, np.ndarray]) -> Search:
         self._packed = settings.get("packed", True)
         quantized = settings.get("quantized")
-        self._is_quantized = quantized is not None
-        if quantized is not None:
-            return Search(QuantizedRows.restored(arrays, **quantized))
-        return self._search_of(Rows.of_arrays(arrays))
-
-    def _search_of(self, rows: Rows) -> Search:
-        return Search(rows.packed() if self._packed and not self._is_quantized else rows)
+        if quantized is None:
+            return self._fitted(Rows.of_arrays(arrays))
+        self._kind = QuantizedRows
+        return self._fitted(QuantizedRows.restored(arrays, **quantized))

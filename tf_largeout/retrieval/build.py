@@ -1,9 +1,10 @@
 """`build`: measures several indexes, and returns the fastest."""
 
 import importlib.util
+import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,15 +23,6 @@ _KINDS: dict[str, Callable[[float], Any]] = {
     "inverted_file": InvertedFileIndex,
     "hnsw": HnswIndex,
 }
-
-
-class _Measured(NamedTuple):
-    """An index, its recall on the sample queries, and the median time per query."""
-
-    built: Index[Any]
-    recall: float
-    milliseconds: float
-    build_seconds: float
 
 
 def build(
@@ -81,28 +73,29 @@ def build(
     names = _checked(kinds, recall)
     rows = Rows.of(class_embeddings, bias)
     sample = sample_queries(rows, queries)
-    lowest = lowest_of_best(rows, sample, k)
-    found = {}
+    lowest = lowest_of_best(rows.top_k(sample, min(k, len(rows.alive)))[0])
+    fastest, least, reached = None, math.inf, {}
     for name in names:
         index, start = _KINDS[name](recall), time.perf_counter()
         options = {} if isinstance(index, BruteForceIndex) else {"queries": sample}
         index.build(class_embeddings, bias, **options)
-        one = _measured(index, time.perf_counter() - start, sample, k, batch_size, lowest)
-        found[name] = one
+        seconds = time.perf_counter() - start
+        found, milliseconds = _measured(index, sample, k, batch_size, lowest)
+        reached[name] = round(found, 3)
+        if found >= recall and milliseconds < least:
+            fastest, least = index, milliseconds
         if verbose:
             print(
-                f"{name:14} recall {one.recall:.3f}, {one.milliseconds:.3f} ms per query, "
-                f"built in {one.build_seconds:.1f} s",
+                f"{name:14} recall {found:.3f}, {milliseconds:.3f} ms per query, "
+                f"built in {seconds:.1f} s",
                 flush=True,
             )
-    enough = [one for one in found.values() if one.recall >= recall]
-    if not enough:
-        reached = {name: round(one.recall, 3) for name, one in found.items()}
+    if fastest is None:
         raise ValueError(
             f"No index reaches the recall {recall}. Received: {reached}. Add 'brute_force' to "
             "`kinds`, or ask for less."
         )
-    return min(enough, key=lambda one: one.milliseconds).built
+    return fastest
 
 
 def _checked(kinds: Sequence[str] | None, recall: float) -> list[str]:
@@ -117,14 +110,9 @@ def _checked(kinds: Sequence[str] | None, recall: float) -> list[str]:
 
 
 def _measured(
-    index: Index[Any],
-    build_seconds: float,
-    queries: tf.Tensor,
-    k: int,
-    batch_size: int,
-    lowest: np.ndarray,
-) -> _Measured:
-    """Measures an index on `queries`."""
+    index: Index[Any], queries: tf.Tensor, k: int, batch_size: int, lowest: np.ndarray
+) -> tuple[float, float]:
+    """Returns the recall of an index on `queries`, and its milliseconds per query."""
     scores = index.top_k(queries, k)[0].numpy()[:, : min(k, len(index))]
     firsts = range(0, len(queries), batch_size)
     batches = [queries[first : first + batch_size] for first in firsts]
@@ -137,5 +125,4 @@ def _measured(
         index.top_k(batch, k)
         times.append((time.perf_counter() - start) / len(batch))
     # The mean would depend on other programs that run.
-    milliseconds = 1e3 * float(np.median(times))
-    return _Measured(index, float((scores >= lowest).mean()), milliseconds, build_seconds)
+    return float((scores >= lowest).mean()), 1e3 * float(np.median(times))

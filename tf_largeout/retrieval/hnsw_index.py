@@ -76,7 +76,7 @@ class HnswIndex(MeasuredIndex["GraphRows"]):
 
     def _measure(self, search: "GraphRows", queries: tf.Tensor, are_rows: bool) -> None:
         k = min(_RECALLED, len(search.rows.alive))
-        lowest = lowest_of_best(search.rows, queries, k)
+        lowest = lowest_of_best(search.rows.top_k(queries, k)[0])
         for effort in _EFFORTS:
             search.effort = effort
             found = search.top_k(queries, k)[0].numpy()

@@ -4,13 +4,14 @@ import abc
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.arguments import is_whole, share
+from tf_largeout.classes.best_scores import NOTHING, are_large
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import class_ids, exclusions, require_width
 from tf_largeout.retrieval import index_file
@@ -27,11 +28,12 @@ _MEASURED_QUERIES = 2048
 class Search:
     """An immutable search over class rows: a pass over all of them, which is exact.
 
-    A subclass adds a structure, and defines `scores_all`, `find`, `with_rows` and `arrays`.
+    With `packs`, it reads `Rows.packed`. A subclass adds a structure, and defines `scores_all`,
+    `find`, `with_rows` and `arrays`.
     """
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
+    def __init__(self, rows: Rows, packs: bool = False) -> None:
+        self.rows, self._packs = rows.packed() if packs else rows, packs
         self._graphs: dict[tuple[int, int | None], Callable[..., Answer]] = {}
 
     def scores_all(self, k: int) -> bool:
@@ -46,9 +48,9 @@ class Search:
         """
         raise NotImplementedError(f"{type(self).__name__} must define `find`.")
 
-    def with_rows(self, rows: Rows, changed: np.ndarray) -> "Search":
+    def with_rows(self, rows: Rows, changed: np.ndarray) -> Any:
         """Returns a search over `rows`, which differ from these only in `changed`, `[n]`."""
-        return Search(rows)
+        return Search(rows, self._packs)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns the arrays of its state and of the rows, by name."""
@@ -68,7 +70,11 @@ class Search:
             exclude = exclusions(exclude, queries, self.rows.matrix.num_classes)
         queries = checks.finite(queries, "The queries must be finite")
         found = self.find(queries, k, exclude)
-        return self.rows.found_or_exact(found, queries, k, exclude)
+        # If scores overflow, the found classes are arbitrary, and `Rows.top_k` raises an error.
+        may_overflow = tf.reduce_any(are_large(queries)) | tf.reduce_any(found[0] == -NOTHING)
+        return tf.cond(
+            may_overflow, lambda: self.rows.top_k(queries, k, exclude), lambda: tuple(found)
+        )
 
     def answer(
         self, queries: tf.Tensor, k: int, exclude: TensorLike | None, allowed: TensorLike | None
@@ -127,6 +133,11 @@ class Index(abc.ABC, Generic[SearchT]):
     def __init__(self) -> None:
         self._search: SearchT | None = None
         self._changes = threading.Lock()
+        self._kind: type[Rows] = Rows
+
+    @abc.abstractmethod
+    def _fitted(self, rows: Rows) -> SearchT:
+        """Returns a search over `rows`."""
 
     @abc.abstractmethod
     def _settings(self) -> dict[str, Any]:
@@ -139,6 +150,27 @@ class Index(abc.ABC, Generic[SearchT]):
     def __len__(self) -> int:
         """Returns the number of classes, without removed ones; 0 before `build`."""
         return 0 if self._search is None else int(self._built().rows.alive.sum())
+
+    def build(
+        self: IndexT, class_embeddings: TensorLike, bias: TensorLike | None = None
+    ) -> IndexT:
+        """Sets the class rows to search; replaces those of an earlier `build`.
+
+        Args:
+            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
+            bias: Float `[num_classes]`, or None.
+
+        Returns:
+            The index itself.
+
+        Raises:
+            ValueError: If their shapes are wrong, there are no rows, a number is not finite, or
+                the tables of an `LSHIndex` need more memory than the machine has.
+        """
+        search = self._fitted(self._kind.of(class_embeddings, bias))
+        with self._changes:
+            self._search = search
+        return self
 
     @property
     def num_classes(self) -> int:
@@ -231,7 +263,7 @@ class Index(abc.ABC, Generic[SearchT]):
             search = self._built()
             rows = search.rows.added(class_embeddings, bias)
             ids = np.arange(len(search.rows.alive), len(rows.alive))
-            self._search = self._after(search, rows, ids)
+            self._search = search.with_rows(rows, ids)
             return ids
 
     def update(
@@ -246,7 +278,7 @@ class Index(abc.ABC, Generic[SearchT]):
             search = self._built()
             changed = search.rows.ids(ids)
             rows = search.rows.updated(changed, class_embeddings, bias)
-            self._search = self._after(search, rows, changed)
+            self._search = search.with_rows(rows, changed)
 
     def remove(self, ids: TensorLike) -> None:
         """Removes classes `ids`, `[n]`, so that no search finds them.
@@ -257,7 +289,7 @@ class Index(abc.ABC, Generic[SearchT]):
         with self._changes:
             search = self._built()
             gone = search.rows.ids(ids)
-            self._search = self._after(search, search.rows.removed(gone), gone)
+            self._search = search.with_rows(search.rows.removed(gone), gone)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Saves the index to one file. `path` never contains an incomplete file.
@@ -288,13 +320,6 @@ class Index(abc.ABC, Generic[SearchT]):
         index._search = index._restore(settings, arrays)
         return index
 
-    def _use(self, search: SearchT) -> None:
-        with self._changes:
-            self._search = search
-
-    def _after(self, search: SearchT, rows: Rows, ids: np.ndarray) -> SearchT:
-        return cast(SearchT, search.with_rows(rows, ids))
-
     def _built(self) -> SearchT:
         if self._search is None:
             raise ValueError("The index is empty. Call `build(class_embeddings)`, or `load`.")
@@ -314,10 +339,6 @@ class MeasuredIndex(Index[SearchT]):
         self._measures = measures
 
     @abc.abstractmethod
-    def _fitted(self, rows: Rows) -> SearchT:
-        """Returns a search over `rows`."""
-
-    @abc.abstractmethod
     def _measure(self, search: SearchT, queries: tf.Tensor, are_rows: bool) -> None:
         """Chooses how much a query searches, by `queries`, float32 `[n, dim]`, n at least 1.
 
@@ -330,11 +351,11 @@ class MeasuredIndex(Index[SearchT]):
         bias: TensorLike | None = None,
         queries: TensorLike | None = None,
     ) -> MeasuredT:
-        """Sets the class rows to search; replaces those of an earlier `build`.
+        """Sets the class rows to search, as `Index.build` does.
 
         Args:
-            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
-            bias: Float `[num_classes]`, or None.
+            class_embeddings: As in `Index.build`.
+            bias: As in `Index.build`.
             queries: Float `[n, dim]`, a few hundred typical queries, such as the inputs of the
                 output layer for validation examples. `recall_target` is measured on 2,048 of
                 them, drawn at random. None, the default, uses class rows with added noise of
@@ -344,8 +365,7 @@ class MeasuredIndex(Index[SearchT]):
             The index itself.
 
         Raises:
-            ValueError: If their shapes are wrong, there are no rows or no queries, or a number
-                is not finite.
+            ValueError: As `Index.build`; or if there are no queries or their shape is wrong.
         """
         rows = Rows.of(class_embeddings, bias)
         if self._measures or queries is not None:
@@ -353,7 +373,8 @@ class MeasuredIndex(Index[SearchT]):
         search = self._fitted(rows)
         if self._measures:
             self._measure(search, sample, are_rows=queries is None)
-        self._use(search)
+        with self._changes:
+            self._search = search
         return self
 
 
@@ -361,9 +382,6 @@ def sample_queries(rows: Rows, queries: TensorLike | None) -> tf.Tensor:
     """Returns some of the `queries`, `[n, dim]`, or class rows with noise of half their length.
 
     They are chosen at random, because the queries may be sorted.
-
-    Raises:
-        ValueError: If there are no queries, or they have another shape.
     """
     draws = np.random.default_rng(0)
     if queries is not None:
@@ -380,12 +398,8 @@ def sample_queries(rows: Rows, queries: TensorLike | None) -> tf.Tensor:
     return found + 0.5 * length * noise
 
 
-def lowest_of_best(rows: Rows, queries: tf.Tensor, k: int) -> np.ndarray:
-    """Returns the scores `[n, 1]` from which a class counts as one of the best `k`."""
-    scores = rows.top_k(queries, min(k, len(rows.alive)))[0].numpy()
-    return with_rounding(scores[:, -1:])
-
-
-def with_rounding(scores: np.ndarray) -> np.ndarray:
-    """Lowers scores by the error that another order of additions can cause."""
-    return scores - 1e-5 * np.maximum(np.abs(scores), 1e-30)
+def lowest_of_best(scores: Any) -> np.ndarray:
+    """Returns the scores `[n, 1]` from which a class counts as one of the best, `scores`."""
+    last = np.asarray(scores)[:, -1:]
+    # Another order of additions can cause this error.
+    return last - 1e-5 * np.maximum(np.abs(last), 1e-30)

@@ -29,11 +29,7 @@ def write(
 ) -> None:
     """Writes an `atomic_file`; a process that has loaded the old file keeps its content.
 
-    Args:
-        path: The file.
-        kind: Name of the index class.
-        settings: Values that JSON supports.
-        arrays: Arrays, by name; they may be empty.
+    `kind` is the name of the index class. JSON must support the `settings`.
     """
     raw = {
         name: np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
@@ -55,22 +51,32 @@ def write(
 def read(
     path: str | os.PathLike[str], kind: str
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Reads a file that `write` wrote for the index class `kind`.
+    """Reads `(settings, arrays)` from a file; the errors are those of `Index.load`.
 
-    Returns:
-        `(settings, arrays)`. The arrays are mapped from the file. Processes that read the same
-        file share its memory, and writes to an array stay in this process.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is damaged or truncated, or has another kind or version.
+    The arrays are mapped from the file. Processes that read the same file share its memory, and
+    writes to an array stay in this process.
     """
     name = os.fspath(path)
     size = os.path.getsize(path)
     if size < _PREFIX.size:
         raise ValueError(f"{name!r} is not an index file: it has only {size} bytes.")
     data = np.memmap(path, np.uint8, mode="c")
-    header, end = _header(data, name)
+    magic, version, length, crc = _PREFIX.unpack(data[: _PREFIX.size].tobytes())
+    if magic != MAGIC:
+        raise ValueError(
+            f"{name!r} is not an index file. Received a file that begins with {magic!r}: pass "
+            "a file that `save` of an index wrote."
+        )
+    if version != VERSION:
+        raise ValueError(
+            f"{name!r} must be an index file of version {VERSION}. Received version {version}: "
+            "build and save the index again, or install the tf_largeout version that wrote it."
+        )
+    end = _PREFIX.size + length
+    text = data[_PREFIX.size : end].tobytes()
+    if len(text) != length or zlib.crc32(text) != crc:
+        raise _damaged(name, "header")
+    header = json.loads(text)
     if header["kind"] != kind:
         raise ValueError(
             f"{name!r} must be a file of {kind}. Received a file of {header['kind']}: load it "
@@ -86,26 +92,6 @@ def read(
             raise _damaged(name, f"array {described['name']!r}")
         arrays[described["name"]] = part.view(dtype).reshape(shape)
     return header["settings"], arrays
-
-
-def _header(data: np.ndarray, name: str) -> tuple[dict[str, Any], int]:
-    """Returns the header of a file, and the offset of its end in bytes."""
-    magic, version, length, crc = _PREFIX.unpack(data[: _PREFIX.size].tobytes())
-    if magic != MAGIC:
-        raise ValueError(
-            f"{name!r} is not an index file. Received a file that begins with {magic!r}: pass "
-            "a file that `save` of an index wrote."
-        )
-    if version != VERSION:
-        raise ValueError(
-            f"{name!r} must be an index file of version {VERSION}. Received version {version}: "
-            "build and save the index again, or install the tf_largeout version that wrote it."
-        )
-    end = _PREFIX.size + length
-    header = data[_PREFIX.size : end].tobytes()
-    if len(header) != length or zlib.crc32(header) != crc:
-        raise _damaged(name, "header")
-    return json.loads(header), end
 
 
 def _damaged(name: str, part: str) -> ValueError:

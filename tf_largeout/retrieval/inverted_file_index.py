@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_largeout.arguments import whole_number
 from tf_largeout.classes.best_scores import best_left
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.retrieval.index import Answer, MeasuredIndex, Search, with_rounding
+from tf_largeout.retrieval.index import Answer, MeasuredIndex, Search, lowest_of_best
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
 from tf_largeout.search.inverted_file import InvertedFile
 
@@ -105,8 +105,18 @@ class InvertedFileIndex(MeasuredIndex["ListedRows"]):
         return ListedRows(rows, file, {1: self._num_probes or 1})
 
     def _measure(self, search: "ListedRows", queries: tf.Tensor, are_rows: bool) -> None:
+        """The first numbers are estimates from the lists of the exact results.
+
+        Real searches correct them: they order lists by 8-bit means, and may miss a few classes.
+        A class that scores as the last of the best `k` counts as found.
+        """
         target, num_lists = self.recall_target, search.num_lists
-        numbers = measure(search, queries, target)
+        sizes = sorted({min(k, search.rows.matrix.num_classes) for k in MEASURED_K})
+        scores, ids = (one.numpy() for one in search.rows.top_k(queries, sizes[-1]))
+        needed = _needed(search, queries.numpy(), ids)
+        numbers = {
+            k: _least_of(search, queries, scores[:, :k], needed[:, :k], target) for k in sizes
+        }
         if are_rows:  # the best class is usually the row itself, which is too easy
             numbers[1] = max(numbers.values())
         search.probes_of_k = numbers
@@ -173,8 +183,8 @@ class InvertedFileIndex(MeasuredIndex["ListedRows"]):
         search = self._built()
 
         def best_of(up_to: int) -> Callable[[], Answer]:
-            number = search.probes(up_to)
-            return lambda: search.best_of_lists(scorer, queries, k, number, exclude)
+            arguments = scorer, queries, k, search.probes(up_to), exclude
+            return functools.partial(search.best_of_lists, *arguments)
 
         if isinstance(k, int):
             return best_of(k)()
@@ -284,16 +294,10 @@ def search_until_full(
 ) -> tuple[tf.Tensor, ...]:
     """Returns the results of `search`, with as many lists per query as it needs.
 
-    A query searches the next number of lists if its lists have too few classes, or might have
-    too few because of its exclusions. So no result depends on other queries.
-
-    Args:
-        search: A function of queries, their exclusions and a number of lists. It returns
-            tensors `[B, m]`, the last of which has ids, padded with -1.
-        queries: `[B, dim]`.
-        exclude: int64 `[B, n]`, where negative ids exclude nothing; or None.
-        numbers: Rising numbers of lists, one per attempt.
-        mean_size: Mean number of classes in a list.
+    A query searches the next of `numbers` of lists if its lists have too few classes, or might
+    have too few because of its exclusions. So no result depends on other queries. `search` is a
+    function of queries, their exclusions and a number of lists. It returns tensors `[B, m]`,
+    the last of which has ids, padded with -1. `mean_size` is the mean size of a list.
     """
     found = search(queries, exclude, numbers[0])
     if len(numbers) == 1:
@@ -318,22 +322,6 @@ def search_until_full(
     return tf.cond(tf.size(short) > 0, search_more, lambda: found)
 
 
-def measure(searched: ListedRows, queries: tf.Tensor, target: float) -> dict[int, int]:
-    """Returns the smallest numbers of lists that find a share `target` of the best `k` classes.
-
-    There is a number for each `k` in `MEASURED_K`. The first estimate is computed from the
-    lists of the exact results. Real searches correct it: they order lists by 8-bit means, and
-    may miss a few classes. A class that scores as the last of the best `k` counts as found.
-    """
-    num_classes = searched.rows.matrix.num_classes
-    measured = sorted({min(k, num_classes) for k in MEASURED_K})
-    scores, ids = (one.numpy() for one in searched.rows.top_k(queries, measured[-1]))
-    needed = _needed(searched, queries.numpy(), ids)
-    return {
-        k: _least_of(searched, queries, scores[:, :k], needed[:, :k], target) for k in measured
-    }
-
-
 def _least_of(
     searched: ListedRows,
     queries: tf.Tensor,
@@ -341,9 +329,9 @@ def _least_of(
     needed: np.ndarray,
     target: float,
 ) -> int:
-    """Returns the number of lists for one `k`, from `scores` and `needed` of the best `k`."""
+    """Returns the least number of lists for one `k`, from `scores` and `needed` of the best."""
     k, last = scores.shape[1], math.ceil(target * scores.size - 1e-6) - 1
-    lowest = with_rounding(scores[:, -1:])
+    lowest = lowest_of_best(scores)
 
     def is_enough(number: int) -> bool:
         found, _ = searched.best_of_lists(searched.rows.matrix, queries, k, number)

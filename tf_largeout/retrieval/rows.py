@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import MOST_CLASSES
-from tf_largeout.classes.best_scores import NOTHING, are_large, highest
+from tf_largeout.classes.best_scores import NOTHING, highest
 from tf_largeout.classes.class_scorer import ClassMatrix, ClassScorer, RowScorer
 from tf_largeout.classes.filtered_top_k import as_float32, exact_top_k
 from tf_largeout.classes.quantized_rows import (
@@ -75,7 +75,8 @@ class Rows:
     def packed(self) -> "Rows":
         """Returns these rows with an 8-bit copy, a byte more per number, if it is faster."""
         [table] = self.matrix.shards()
-        if table.dim < _LEAST_WIDTH or devices.is_on_gpu(table.embeddings):
+        is_packed = isinstance(table, PackedTable)
+        if is_packed or table.dim < _LEAST_WIDTH or devices.is_on_gpu(table.embeddings):
             return self
         rows = copy.copy(self)
         rows.matrix = ClassMatrix(table.embeddings, table.bias, "index", is_packed=True)
@@ -150,22 +151,6 @@ class Rows:
             return scores, ids
         found = scores > NOTHING  # false for NaN, which removed classes score
         return tf.where(found, scores, NOTHING), tf.where(found, ids, -1)
-
-    def found_or_exact(
-        self,
-        found: tuple[tf.Tensor, tf.Tensor],
-        queries: tf.Tensor,
-        k: int,
-        exclude: tf.Tensor | None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns `found`, or the result of `top_k` if scores may have overflowed.
-
-        If scores overflow, a search finds arbitrary classes, and `top_k` raises an error.
-        """
-        may_overflow = tf.reduce_any(are_large(queries)) | tf.reduce_any(found[0] == -NOTHING)
-        return tf.cond(
-            may_overflow, lambda: self.top_k(queries, k, exclude), lambda: tuple(found)
-        )
 
     def are_those_of(self, scorer: ClassScorer) -> bool:
         """Returns whether `scorer` has the same class rows, except those removed here."""

@@ -18,7 +18,6 @@ from tf_largeout.papers.lsh.hash_tables import (
 )
 from tf_largeout.retrieval.index import Answer, Index, Search
 from tf_largeout.retrieval.rows import Rows, best_of, weight_maker
-from tf_largeout.types import TensorLike
 
 _LOOKUPS_A_CANDIDATE = 8
 _SEED = (0, 0)  # fixed, so that changed rows are hashed by the same functions
@@ -171,21 +170,7 @@ class LSHIndex(Index[HashedRows]):
         self.num_hashes = whole_number("num_hashes", num_hashes, or_none=True)
         self.bin_size = checked_bin_size(bin_size)
 
-    def build(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> "LSHIndex":
-        """Sets the class rows to search; replaces those of an earlier `build`.
-
-        Args:
-            class_embeddings: Float `[num_classes, dim]`, such as `layer.class_embeddings()`.
-            bias: Float `[num_classes]`, or None.
-
-        Returns:
-            The index itself.
-
-        Raises:
-            ValueError: If their shapes are wrong, there are no rows, a number is not finite, or
-                the tables need more memory than the machine has.
-        """
-        rows = Rows.of(class_embeddings, bias)
+    def _fitted(self, rows: Rows) -> HashedRows:
         num_hashes = self.num_hashes or default_num_hashes(
             self.hash,
             self.num_tables,
@@ -194,9 +179,7 @@ class LSHIndex(Index[HashedRows]):
             self.bin_size,
         )
         tables = self._tables(num_hashes)
-        search = HashedRows.hashed(rows, tables, self.num_candidates, self._max_lookups)
-        self._use(search)
-        return self
+        return HashedRows.hashed(rows, tables, self.num_candidates, self._max_lookups)
 
     def best_of(
         self,
