@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_largeout.arguments import is_whole, seed_or_none, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.lazy_names import import_papers
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike
@@ -312,8 +313,11 @@ def get(
     """
     if identifier is None or isinstance(identifier, Sampler):
         return identifier
-    if isinstance(identifier, str) and identifier in BY_NAME:
-        return _by_name(identifier, num_classes)
+    if isinstance(identifier, str):
+        if identifier not in BY_NAME:
+            import_papers()
+        if identifier in BY_NAME:
+            return _by_name(identifier, num_classes)
     if isinstance(identifier, dict):
         sampler = keras.saving.deserialize_keras_object(identifier)
         if isinstance(sampler, Sampler):
@@ -328,6 +332,7 @@ def get(
             f"sampler={identifier!r}. To draw {identifier} classes, pass "
             f"tf_largeout.samplers.UniformSampler({identifier}) or another sampler."
         )
+    import_papers()
     raise ValueError(
         f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "
         f"its serialized config, or one of the names {sorted(set(BY_NAME) - NEED_COUNTS)}. "

@@ -253,7 +253,7 @@ def _slot_table(
         slots_of_first = slots[id(table.shards[0])]
         position = next(i for i, one in enumerate(slots_of_first) if one is slot)
         corresponding = [slots[id(shard)][position] for shard in table.shards]
-        setattr(slot, _SLOTS, ShardedTable(table.name, corresponding))
+        setattr(slot, _SLOTS, ShardedTable(slot.name, corresponding))
     return getattr(slot, _SLOTS)
 
 

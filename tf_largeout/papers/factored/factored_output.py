@@ -333,15 +333,19 @@ class FactoredOutput(ClassOutput):
             matrix.take_folds()
         return super()._logits(features, running)
 
-    def _loss_scale(self) -> tf.Tensor:
-        """Returns what the gradients of the step are multiplied by, a float64 scalar."""
+    def _loss_scale(self) -> Callable[[], tf.Tensor]:
+        """Returns a function for the factor of the gradients of the step, a float64 scalar.
+
+        The loss calls it. Within `call`, Keras would cast a scale to float16, where it overflows.
+        """
         self._refuse_replicas()
         running = running_step()
         model = running.model
         if model is None or not running.training:
-            return tf.constant(1.0, tf.float64)
+            return functools.partial(tf.constant, 1.0, tf.float64)
         self._refuse_step_of(model)
-        return tf.cast(model.optimizer.scale_loss(tf.constant(1.0)), tf.float64)
+        scale = model.optimizer.scale_loss
+        return lambda: tf.cast(scale(tf.constant(1.0)), tf.float64)
 
     def _refuse_replicas(self) -> None:
         count = tf.distribute.get_strategy().num_replicas_in_sync

@@ -140,8 +140,8 @@ class FactoredStep(Step):
 class FactoredTag(OutputTag):
     """The tag of a `FactoredOutput`. All losses of a step make one update together.
 
-    `loss_scale` is what the gradients of the step are multiplied by; None if the layer does not
-    learn in this step.
+    `loss_scale` returns what the gradients of the step are multiplied by; None if the layer does
+    not learn in this step.
     """
 
     step_class = FactoredStep
@@ -153,7 +153,7 @@ class FactoredTag(OutputTag):
         training: bool | None,
         exclude: tf.Tensor | None,
         update: FactoredUpdate,
-        loss_scale: tf.Tensor | None,
+        loss_scale: Callable[[], tf.Tensor] | None,
     ) -> None:
         super().__init__(head, features, training, exclude)
         self._update, self._loss_scale = update, loss_scale
@@ -221,8 +221,8 @@ class FactoredTag(OutputTag):
 
     @functools.cached_property
     def _learning_batch(self) -> LearningBatch:
+        scale = tf.constant(1.0, tf.float64) if self._loss_scale is None else self._loss_scale()
         learns = self._loss_scale is not None
-        scale = self._loss_scale if learns else tf.constant(1.0, tf.float64)
         return self._update.learning_batch(self._as_weights, scale, update=learns)
 
     @functools.cached_property

@@ -158,7 +158,8 @@ class FactoredUpdate:
         """Returns a function that restores what an update for some labels changes."""
         labels, state = tf.reshape(labels, [-1]), self.state()
         rows = tf.unique(tf.boolean_mask(labels, labels >= 0))[0]
-        by_class = [(one, tf.gather(one, rows)) for one in (state.vectors, state.seen)]
+        # `tf.gather` of a variable, instead of its value, would make TensorFlow copy it.
+        by_class = [(one, tf.gather(one.value(), rows)) for one in (state.vectors, state.seen)]
         others = [(one, tf.identity(one)) for one in state[1:-1]]
 
         def restore() -> None:
