@@ -19,7 +19,6 @@ from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_sums import DenseRows
 from tf_largeout.classes.row_sources import (
     LogitForm,
-    OwnPass,
     Products,
     RowSource,
     RowTable,
@@ -473,7 +472,7 @@ class RowScorer(ClassScorer):
 
     def _by_passes(
         self,
-        passes: Sequence[OwnPass],
+        passes: Sequence[Table],
         features: tf.Tensor,
         labels: tf.Tensor,
         compute_dtype: str,
@@ -489,8 +488,8 @@ class RowScorer(ClassScorer):
         if len(passes) == 1:
             return passes[0].statistics(features, labels, compute_dtype)
 
-        def of_own_labels(one: OwnPass) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-            return one.statistics(features, one.shard.to_local(labels), compute_dtype)
+        def of_own_labels(one: Table) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            return one.statistics(features, one.to_local(labels), compute_dtype)
 
         ranked, own = features, []
         if training:
@@ -506,7 +505,7 @@ class RowScorer(ClassScorer):
         return log_partitions, true_logits, tf.add_n([one[2] for one in found])
 
     def _with_exact_gradient(
-        self, passes: Sequence[OwnPass], features: tf.Tensor, labels: tf.Tensor
+        self, passes: Sequence[Table], features: tf.Tensor, labels: tf.Tensor
     ) -> ClassStatistics:
         """Returns statistics by passes without gradients; those are of `exact_scores`."""
 
@@ -537,7 +536,7 @@ class RowScorer(ClassScorer):
         return _total(
             on_each(
                 passes,
-                lambda one: one.label_logits(features, one.shard.to_local(ids), compute_dtype),
+                lambda one: one.label_logits(features, one.to_local(ids), compute_dtype),
             )
         )
 

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import keras
@@ -107,50 +106,6 @@ def inverse_length(vectors: tf.Tensor) -> tf.Tensor:
 Products = tuple[tf.Variable, tf.Variable | None]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class OwnPass:
-    """Passes of our ops over the rows of one table, as they are read. See `class_scan_ops`."""
-
-    shard: RowShard
-    embeddings: tf.Variable
-    bias: tf.Variable | None
-    unit_rows: bool
-    packed: PackedClasses | None = None
-
-    def place(self) -> AbstractContextManager[None]:
-        """The scope of the device that holds the rows."""
-        return self.shard.place()
-
-    def statistics(
-        self,
-        queries: tf.Tensor,
-        labels: tf.Tensor,
-        compute_dtype: str,
-        true_logits: tf.Tensor | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Returns log partitions, logits of the labels, and their ranks in this table.
-
-        With `true_logits`, the labels are classes of all tables.
-        """
-        first = 0 if true_logits is None else self.shard.first
-        variables, options = (self.embeddings, self.bias), (compute_dtype, self.unit_rows)
-        return class_scan_ops.class_statistics(
-            queries, *variables, labels, true_logits, first, *options
-        )
-
-    def label_logits(self, queries: tf.Tensor, ids: tf.Tensor, compute_dtype: str) -> tf.Tensor:
-        """Returns the `true_logits` of `statistics`, without a pass over the classes."""
-        return class_scan_ops.label_logits(
-            queries, self.embeddings, self.bias, ids, compute_dtype, self.unit_rows
-        )
-
-    def top_k(self, queries: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the `k` best classes."""
-        return class_scan_ops.class_top_k(
-            queries, self.embeddings, self.bias, k, self.packed, self.unit_rows
-        )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class RowTable(RowShard):
     """The rows of all classes, or of a range of them. Its class 0 has the id `first`.
@@ -163,10 +118,8 @@ class RowTable(RowShard):
     has_bias: bool
     owner: str
 
-    @property
-    def is_rounded(self) -> bool:
-        """Whether the rows are in bfloat16."""
-        return False
+    # Whether the rows are in bfloat16, and whether the ops of `class_scan_ops` can read them.
+    is_rounded = has_own_pass = False
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         """See `RowSource.rows`."""
@@ -189,10 +142,6 @@ class RowTable(RowShard):
     def variables(self) -> Products:
         """Returns the `tf.Variable`s of the rows and the biases on the current replica."""
         raise NotImplementedError
-
-    def own_pass(self) -> OwnPass | None:
-        """Returns the passes of our ops over the rows, or None if they cannot read them."""
-        return None
 
     def dots(self, queries: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
         """See `ClassScorer.dots`."""
@@ -219,10 +168,7 @@ class RowTable(RowShard):
 
     def top_k(self, queries: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """See `ClassScorer.top_k`; the ids are those of this table."""
-        own = self.own_pass()
-        if own is None:
-            return blockwise.top_k(self.fold, queries, k)
-        return own.top_k(queries, k)
+        return blockwise.top_k(self.fold, queries, k)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -242,8 +188,8 @@ class Table(RowTable):
         embeddings: Keras variable `[n, dim]`, one row per class.
         bias: Keras variable `[n]`, or None.
         unit_rows: As above.
-        is_packed: Whether `own_pass` reads a copy with 8 bits per number, for rows that no
-            longer change. The first search makes the copy, which takes as long as a few
+        is_packed: Whether `top_k` reads a copy with 8 bits per number, for rows that no longer
+            change. The first search makes the copy, which takes as long as a few
             searches. Results are bit-identical.
 
     Raises:
@@ -264,8 +210,12 @@ class Table(RowTable):
             )
 
     @property
-    def is_rounded(self) -> bool:
+    def is_rounded(self) -> bool:  # type: ignore[override]
         return class_rows.is_marked(self.embeddings)
+
+    @property
+    def has_own_pass(self) -> bool:  # type: ignore[override]
+        return not (self.is_rounded or (self.unit_rows and devices.is_on_gpu(self.embeddings)))
 
     def variables(self) -> Products:
         """See `RowTable.variables`. They must be float32, or rows in bfloat16."""
@@ -280,12 +230,35 @@ class Table(RowTable):
             None if self.bias is None else replicas.local_variable(self.bias)
         )
 
-    def own_pass(self) -> OwnPass | None:
-        """Returns the passes of our ops, or None if they cannot read these rows."""
-        if self.is_rounded or (self.unit_rows and devices.is_on_gpu(self.embeddings)):
-            return None
+    def statistics(
+        self,
+        queries: tf.Tensor,
+        labels: tf.Tensor,
+        compute_dtype: str,
+        true_logits: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Returns log partitions, logits of the labels, and their ranks in this table.
+
+        With `true_logits`, the labels are classes of all tables.
+        """
+        first = 0 if true_logits is None else self.first
+        rows, bias = self.variables()
+        return class_scan_ops.class_statistics(
+            queries, rows, bias, labels, true_logits, first, compute_dtype, self.unit_rows
+        )
+
+    def label_logits(self, queries: tf.Tensor, ids: tf.Tensor, compute_dtype: str) -> tf.Tensor:
+        """Returns the `true_logits` of `statistics`, without a pass over the classes."""
+        return class_scan_ops.label_logits(
+            queries, *self.variables(), ids, compute_dtype, self.unit_rows
+        )
+
+    def top_k(self, queries: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if not self.has_own_pass:
+            return super().top_k(queries, k)
         packed = self._packed if self.is_packed else None
-        return OwnPass(self, *self.variables(), self.unit_rows, packed)
+        rows, bias = self.variables()
+        return class_scan_ops.class_top_k(queries, rows, bias, k, packed, self.unit_rows)
 
     @functools.cached_property
     def _packed(self) -> PackedClasses:
@@ -434,11 +407,13 @@ class RowSource:
         """Returns all rows as tensors, table by table; with gradients if `training`."""
         return on_each(self.shards(), lambda table: table.dense())
 
-    def own_passes(self, training: bool = False) -> list[OwnPass] | None:
-        """Returns the passes of our ops over each table, or None if a table has none."""
-        passes = [table.own_pass() for table in self.tables()]
-        found = [one for one in passes if one and not (training and one.unit_rows)]
-        return found if len(found) == len(passes) else None
+    def own_passes(self, training: bool = False) -> list[Table] | None:
+        """Returns the tables for passes of our ops, or None if these cannot read a table."""
+        tables: list[Any] = self.tables()
+        for table in tables:
+            if not table.has_own_pass or (training and table.unit_rows):
+                return None
+        return tables
 
     def as_products(self) -> Products:
         """See `ClassScorer.as_products`."""

@@ -8,7 +8,6 @@ import tensorflow as tf
 from tf_largeout import checks
 from tf_largeout.classes.class_sums import DenseRows
 from tf_largeout.classes.row_sources import (
-    OwnPass,
     Products,
     RowSource,
     RowTable,
@@ -65,7 +64,7 @@ class TowerRows(RowSource):
             return [self.current().dense()]
         return [DenseRows(self._copy, self._all_rows(), self._biases())]
 
-    def own_passes(self, training: bool = False) -> list[OwnPass] | None:
+    def own_passes(self, training: bool = False) -> list[Table] | None:
         return None if training else super().own_passes()
 
     def as_products(self) -> Products:
