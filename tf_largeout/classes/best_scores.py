@@ -18,9 +18,8 @@ def highest(
 ) -> Best:
     """Returns the `k` classes with the highest scores, `[B, k]`, best first.
 
-    If scores are equal, the class that comes first wins. To merge the best results of several
-    blocks or shards of classes, concatenate them and call this function. `keys`, `[B, m]`, rank
-    the classes instead of the scores.
+    If scores are equal, the class that comes first wins. `keys`, `[B, m]`, rank the classes
+    instead of the scores.
     """
     best, places = tf.math.top_k(scores if keys is None else keys, k)
     if keys is not None:
@@ -80,11 +79,8 @@ def best_left(
 
 
 def are_among(ids: tf.Tensor, exclude: tf.Tensor) -> tf.Tensor:
-    """Returns, for each of `ids` `[B, m]`, whether it is in its row of `exclude` `[B, n]`.
-
-    Negative ids are never excluded. The search in sorted lists takes O(m + n) memory per
-    example. Comparing all pairs would take O(m n).
-    """
+    """Returns whether each of `ids` `[B, m]` is in its row of `exclude`; false for ids < 0."""
+    # Sorted lists take O(m + n) memory per example. Comparing all pairs would take O(m n).
     lowest = tf.pad(exclude, [[0, 0], [1, 0]], constant_values=exclude.dtype.min)
     ordered = tf.sort(lowest, axis=1)
     places = tf.searchsorted(ordered, ids, side="right") - 1

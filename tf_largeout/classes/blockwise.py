@@ -27,40 +27,11 @@ def block_size(batch: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:
     return tf.cast(block, tf.int64)
 
 
-def fold_blocks(
-    logits_of: Callable[[tf.Tensor], tf.Tensor],
-    block: tf.Tensor,
-    num_classes: int,
-    classes: tf.Tensor | None,
-    function: BlockFunction,
-    state: Any,
-) -> Any:
-    """Calls `function(state, logits, ids)` for blocks of classes; returns the last state.
-
-    `logits_of` computes the logits `[B, n]` of ids, int64 `[n]`. `classes`, int64 `[m]`,
-    rising, are the only classes of the blocks; None for all.
-    """
-    count = num_classes if classes is None else tf.size(classes, tf.int64)
-
-    def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
-        end = tf.minimum(first + block, count)
-        ids = tf.range(first, end) if classes is None else classes[first:end]
-        return end, function(state, logits_of(ids), ids)
-
-    return tf.while_loop(
-        lambda first, _: first < count,
-        next_block,
-        (tf.constant(0, tf.int64), state),
-        parallel_iterations=1,
-    )[1]
-
-
 def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Returns how many classes rank above each label; equal scores rank by the lower id.
+    """Returns how many classes rank above each label, int64 `[B, L]`; lower ids win ties.
 
-    `fold` is `ClassScorer.fold_logits` of some features. It must have the same blocks as the
-    fold that computed `true_scores`, so that equal class rows have equal scores. The ranks are
-    int64 `[B, L]`; `num_classes` at padding and where the score is NaN or -inf.
+    `fold` must have the same blocks as the fold that computed `true_scores`, so that equal
+    class rows have equal scores. At padding, NaN and -inf the rank is `num_classes`.
     """
     own, own_ids = true_scores[:, :, tf.newaxis], labels[:, :, tf.newaxis]
 
@@ -78,13 +49,7 @@ def top_k(
     k: int | tf.Tensor,
     classes: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the `k` classes with the highest scores; for equal scores, lower ids first.
-
-    `k` is between 0 and the number of classes. Scores have -inf in place of NaN.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If the features are not finite, or scores overflow.
-    """
+    """Returns the `k` best classes, as `ClassScorer.top_k_of`; the score is -inf for NaN."""
     features, lowest = checks.finite(features, "The features must be finite"), tf.float32.min
 
     def add(

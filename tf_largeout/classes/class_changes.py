@@ -71,8 +71,7 @@ class ClassChange:
     ) -> None:
         """Sets a variable to the class rows of another one, in the order of the new ids.
 
-        The last rows of `new_rows` belong to the new classes. None keeps the rows of `after`
-        for them.
+        New classes get the last rows of `new_rows`, or with None keep those of `after`.
         """
         # In blocks, because a copy of all rows may not fit into memory.
         for first, end in row_blocks((len(self.kept), *after.shape[1:])):
@@ -83,10 +82,7 @@ class ClassChange:
             set_rows(after, len(self.kept), tf.cast(last, after.dtype))
 
     def copy(self, before: keras.Variable, after: keras.Variable) -> None:
-        """Sets a variable that does not depend on the classes to the value of another one.
-
-        Other shapes raise a ValueError.
-        """
+        """Copies a variable that has the same shape before and after; others: a ValueError."""
         if tuple(before.shape) != tuple(after.shape):
             raise ValueError(
                 f"Variable '{before.path}' has the shape {tuple(before.shape)} in a model of "

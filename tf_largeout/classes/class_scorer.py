@@ -70,7 +70,7 @@ class ClassScorer:
         dim: Width of the features.
         has_bias: Whether the classes have biases.
         owner: Name of the layer, for messages.
-        form: The form of the scores.
+        form: The form of the scores; by default the logits.
 
     Attributes:
         num_classes, dim, has_bias, form: As above.
@@ -214,9 +214,8 @@ class ClassScorer:
         Args:
             features: Float `[B, dim]`.
             labels: int64 `[B, L]`, padded with -1.
-            compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`. Classes that do
-                not
-                support it raise a ValueError.
+            compute_dtype: "float32" or "bfloat16", see `ops.class_statistics`. If the classes
+                do not support it, a ValueError is raised.
             training: Whether the step trains: gradients are needed, and ranks rarely.
         """
         self._require_float32(compute_dtype)
@@ -369,10 +368,6 @@ class RowScorer(ClassScorer):
     order, so their last bits can differ. The last bits of the scores of `fold_logits` and
     `top_k_of`, and of absolute scores, can also differ: `tf.matmul` computes these scores, and
     its last bits depend on the number of classes in a call.
-
-    Args:
-        source: The rows.
-        form: The form of the scores; by default the logits.
     """
 
     def __init__(self, source: RowSource, form: LogitForm | None = None) -> None:

@@ -79,18 +79,14 @@ class DenseRows:
         return means if self.bias is None else means + tf.reduce_mean(self.bias)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class _BlockSums:
     """The two passes of `DenseRows.sums`. `weights` are the rows, and biases if any."""
 
-    def __init__(
-        self,
-        as_read: Elementwise,
-        function: Elementwise,
-        term: Elementwise | None,
-        left_out: tf.Tensor | None,
-    ) -> None:
-        self._as_read, self._function = as_read, function
-        self._term, self._left_out = term, left_out
+    as_read: Elementwise
+    function: Elementwise
+    term: Elementwise | None
+    left_out: tf.Tensor | None
 
     def forward(
         self, features: tf.Tensor, weights: Sequence[tf.Tensor]
@@ -102,8 +98,8 @@ class _BlockSums:
             end = tf.minimum(first + block, count)
             scores = self._scores(features, [values[first:end] for values in weights])
             scores = self._without(scores, first)
-            if self._term is not None:
-                total += tf.reduce_sum(self._term(scores), axis=1)
+            if self.term is not None:
+                total += tf.reduce_sum(self.term(scores), axis=1)
             return end, with_block(log_partition, scores), total
 
         start = (tf.constant(0), tf.fill([batch], NOTHING), tf.zeros([batch]))
@@ -130,9 +126,8 @@ class _BlockSums:
             d_own, *d_parts = self._gradients_of_block(
                 features, parts, first, log_partition, d_log_partition, d_total
             )
-            arrays = [
-                array.write(index, one) for array, one in zip(arrays, d_parts, strict=True)
-            ]
+            pairs = zip(arrays, d_parts, strict=True)
+            arrays = [array.write(index, one) for array, one in pairs]
             return index + 1, d_features + d_own, arrays
 
         _, d_features, arrays = tf.while_loop(
@@ -153,10 +148,10 @@ class _BlockSums:
         d_total: tf.Tensor,
     ) -> list[tf.Tensor]:
         """Returns the gradients of the features and of the block's weights."""
-        with tf.GradientTape(persistent=self._term is not None) as tape:
+        with tf.GradientTape(persistent=self.term is not None) as tape:
             tape.watch([features, *parts])
             scores = self._scores(features, parts)
-            summed = None if self._term is None else self._term(scores)
+            summed = None if self.term is None else self.term(scores)
         others = self._without(scores, first)
         probabilities = tf.exp(others - log_partition[:, tf.newaxis])
         probabilities = tf.where(others > _LOWEST, probabilities, 0)  # also if none is left
@@ -168,16 +163,16 @@ class _BlockSums:
 
     def _without(self, scores: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
         """Returns the scores `[B, n]` of a block, the lowest float where they are left out."""
-        if self._left_out is None:
+        if self.left_out is None:
             return scores
-        columns = self._left_out - tf.cast(first, tf.int64)
+        columns = self.left_out - tf.cast(first, tf.int64)
         places = tf.where((columns >= 0) & (columns < tf.shape(scores, tf.int64)[1]))
         at = tf.stack([places[:, 0], tf.gather_nd(columns, places)], axis=1)
         return tf.tensor_scatter_nd_update(scores, at, tf.fill(tf.shape(at)[:1], _LOWEST))
 
     def _scores(self, features: tf.Tensor, parts: list[tf.Tensor]) -> tf.Tensor:
-        logits = tf.matmul(features, self._as_read(parts[0]), transpose_b=True)
-        return self._function(logits + parts[1] if len(parts) > 1 else logits)
+        logits = tf.matmul(features, self.as_read(parts[0]), transpose_b=True)
+        return self.function(logits + parts[1] if len(parts) > 1 else logits)
 
 
 def _block_size(features: tf.Tensor) -> tf.Tensor:

@@ -28,11 +28,9 @@ def exact_top_k(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the `k` classes with the highest scores that the filters leave, exactly.
 
-    Lower ids win ties. With `exclude` it finds the best `k + n` classes and drops the excluded
-    ones, which are at most `n`. With `allowed` it scores only those classes, in blocks. For
-    queries `[..., dim]`, the scores and ids are `[..., k]`, best first, padded with -inf and
-    -1. The errors are those of `exclusions` and `allowances`, and one for features that are not
-    finite.
+    Lower ids win ties. With `allowed` it scores only those classes, in blocks. For queries
+    `[..., dim]`, the scores and ids are `[..., k]`, best first, padded with -inf and -1. The
+    errors are those of `exclusions` and `allowances`, and one for features that are not finite.
     """
     queries = tf.convert_to_tensor(queries)
     flat, num_classes = tf.reshape(queries, [-1, scorer.dim]), scorer.num_classes
@@ -48,15 +46,10 @@ def exact_top_k(
 
 
 def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Checks the argument `exclude` and returns it as int64 `[B, n]`.
+    """Checks the argument `exclude` and returns it as int64 `[B, n]`, with negative padding.
 
-    B is the product of the leading dimensions of the queries. Negative ids are padding; ids may
-    repeat.
-
-    Raises:
-        ValueError: If they are not integers, or their static shape does not match the queries.
-        tf.errors.InvalidArgumentError: If their dynamic shape does not match the queries, or an
-            id is too high.
+    B is the product of the leading dimensions of the queries. A wrong dtype or static shape is
+    a ValueError. A wrong dynamic shape or id is a `tf.errors.InvalidArgumentError`.
     """
     require_width(exclude, num_classes)
     ids = class_ids("exclude", exclude)
@@ -80,12 +73,7 @@ def exclusions(exclude: TensorLike, queries: tf.Tensor, num_classes: int) -> tf.
 
 
 def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
-    """Checks the argument `allowed` and returns it as int64 `[m]`, rising and distinct.
-
-    Raises:
-        ValueError: If they are not a vector of integers.
-        tf.errors.InvalidArgumentError: If an id is out of range.
-    """
+    """Checks the argument `allowed` as `exclusions` does; returns rising int64 `[m]`."""
     ids = class_ids("allowed", allowed)
     if ids.shape.rank != 1:
         raise ValueError(
@@ -117,9 +105,7 @@ def class_ids(name: str, value: TensorLike) -> tf.Tensor:
 def class_rows(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTensor:
     """Returns a filter as int64; as a ragged tensor if its lists can have different lengths.
 
-    `value` has integers: a dense or ragged tensor, an array, a list or a set; a list of lists
-    or sets; or a SciPy sparse matrix, in which the ids of a query are its nonzero columns. An
-    empty value may have any type. Other values raise a ValueError, which calls them `name`.
+    An empty value may have any type. Other values without integers raise a ValueError.
     """
     value = _without_sets(value)
     if isinstance(value, tf.RaggedTensor):
@@ -185,10 +171,7 @@ def _out_of_range(name: str, ids: tf.Tensor, num_classes: int) -> list[str | tf.
 
 
 def as_float32(name: str, value: TensorLike, shape: str) -> tf.Tensor:
-    """Returns an argument as a float32 tensor; `name` and `shape` are for the message.
-
-    A value that is not an array of real numbers raises a ValueError.
-    """
+    """Returns an argument as float32; the message of its ValueError has `name` and `shape`."""
     try:
         array = tf.convert_to_tensor(value)
     except (TypeError, ValueError) as error:

@@ -54,11 +54,10 @@ def top_k_softmax(
     classes: AllScores,
     log_weight: Elementwise | None = None,
 ) -> tf.Tensor:
-    """Returns `exp(f(s_c)) / sum_d exp(f(s_d))`, where d runs over the k classes found.
+    """Like `softmax`, where d runs over the k classes found, without a pass over all classes.
 
     This is equation 1 of Vijayanarasimhan et al. 2015 ("Deep networks with large output
     spaces") with the sum over the K classes of the search, as in their inference (section 3.3).
-    It takes no pass over all classes. Results without a class have only zeros.
     """
     there = scores > NOTHING
     weights = tf.where(there, scores if log_weight is None else log_weight(scores), NOTHING)

@@ -100,11 +100,9 @@ class PackedTable(RowTable):
 def quantized_products(
     source: RowSource,
 ) -> tuple[tf.Variable, tf.Variable | None, tf.Variable]:
-    """Quantizes rows, in blocks, for core TensorFlow ops.
+    """Quantizes rows, in blocks, for core TensorFlow ops, to variables.
 
-    Returns:
-        `(integers, bias, scales)`: int8 variable from -127 to 127; float32 variable or None;
-        and the largest magnitude of each row over 127, a float32 variable.
+    They are int8 from -127 to 127, the biases, and the largest magnitude of each row over 127.
     """
     shape, read = (source.num_classes, source.dim), source.read
     integers, (scales, bias) = np.empty(shape, np.int8), np.empty([2, shape[0]], np.float32)

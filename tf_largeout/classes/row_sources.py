@@ -158,13 +158,17 @@ class RowTable(RowShard):
         """See `ClassScorer.fold_logits`; the ids are those of this table."""
         read = self.reader()
         block = blockwise.block_size(tf.shape(queries)[0], self.dim, width)
+        count = self.num_rows if classes is None else tf.size(classes, tf.int64)
 
-        def logits_of(ids: tf.Tensor) -> tf.Tensor:
+        def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
+            end = tf.minimum(first + block, count)
+            ids = tf.range(first, end) if classes is None else classes[first:end]
             rows, biases = read(ids)
             logits = tf.matmul(queries, rows, transpose_b=True)
-            return logits if biases is None else logits + biases
+            return end, function(state, logits if biases is None else logits + biases, ids)
 
-        return blockwise.fold_blocks(logits_of, block, self.num_rows, classes, function, state)
+        start, is_left = (tf.constant(0, tf.int64), state), lambda first, _: first < count
+        return tf.while_loop(is_left, next_block, start, parallel_iterations=1)[1]
 
     def top_k(self, queries: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """See `ClassScorer.top_k`; the ids are those of this table."""
@@ -175,10 +179,10 @@ class RowTable(RowShard):
 class Table(RowTable):
     """Class rows in one variable.
 
-    Rows in bfloat16 are read in float32, and their gradients are float32.
-    Passes over all classes convert the rows in blocks. A pass with gradients converts all rows
-    at once, because the gradient takes as much memory. If another layer shares such rows, their
-    gradients are bfloat16, because TensorFlow cannot add gradients of two dtypes.
+    Rows in bfloat16 are read in float32, and their gradients are float32. Passes over all
+    classes convert the rows in blocks. A pass with gradients converts all rows at once, because
+    the gradient takes as much memory. If another layer shares such rows, their gradients are
+    bfloat16, because TensorFlow cannot add gradients of two dtypes.
 
     With `unit_rows`, `w_c` is the row of the variable, of any length, divided by its length.
     Each method normalizes the rows that it reads, so gradients stay sparse. A row of zeros has
@@ -270,7 +274,6 @@ class Table(RowTable):
         return unit_length(rows) if self.unit_rows else rows
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        """See `RowSource.rows`."""
         return self.as_read(self._stored_rows(ids))
 
     def _stored_rows(self, ids: tf.Tensor) -> tf.Tensor:
@@ -282,7 +285,7 @@ class Table(RowTable):
         return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
 
     def _rows_of_ops(self) -> VariableOrHandle:
-        """Returns the embeddings as an argument of `row_dot_ops`."""
+        """Returns the embeddings for `row_dot_ops`."""
         embeddings = self.variables()[0]
         if self.is_rounded and class_rows.is_shared(self.embeddings):
             return _with_bfloat16_gradient(embeddings)
@@ -304,7 +307,6 @@ class Table(RowTable):
         return DenseRows(self, rows, bias, self.as_read)
 
     def values(self) -> tf.Tensor:
-        """Returns all rows, `[n, dim]`."""
         if self.is_rounded:
             return self.as_read(self._all_stored_rows())
         rows = tf.convert_to_tensor(self.embeddings.value)
@@ -319,7 +321,6 @@ class Table(RowTable):
     def dots_and_rows(
         self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """See `RowSource.dots_and_rows`."""
         if self.unit_rows:
             return self._unit_dots_and_rows(queries, ids, shared_ids)
         embeddings, bias = self.variables()
@@ -362,7 +363,7 @@ class Table(RowTable):
         return read
 
     def each_replica(self, function: Callable[[], Any]) -> None:
-        """See `ClassScorer.each_replica`."""
+        """Runs `function()` on each replica, see `ClassScorer.each_replica`."""
         strategy = getattr(self.embeddings.value, "distribute_strategy", None)
 
         @tf.function
@@ -372,11 +373,7 @@ class Table(RowTable):
         on_all_replicas()
 
     def on_rows_changed(self, function: Callable[[tf.Tensor, tf.Tensor], None]) -> None:
-        """Calls `function(ids, old_rows)` after each update by a row-sparse optimizer.
-
-        `function` is a method. Only a weak reference to its object is kept, see
-        `replicas.observe`.
-        """
+        """Calls a method, `function(ids, old_rows)`, after updates; see `replicas.observe`."""
         replicas.observe(self.embeddings, function)
 
 
@@ -496,10 +493,7 @@ def tables_of(
     unit_rows: bool = False,
     is_packed: bool = False,
 ) -> list[Table]:
-    """Returns tables of the rows in variables `[n_i, dim]`, in the order of the classes.
-
-    The biases, `[n_i]`, are on the same devices. For `unit_rows` and `is_packed` see `Table`.
-    """
+    """Returns tables of rows `[n_i, dim]` and biases `[n_i]`, in the order of the classes."""
     firsts = itertools.accumulate((rows.shape[0] for rows in embeddings), initial=0)
     return [
         Table(

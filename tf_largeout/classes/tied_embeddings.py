@@ -52,8 +52,7 @@ class TiedEmbeddings:
     def table(self, dim: int, dtype: str | None = None) -> keras.Variable:
         """Returns the table, for features of width `dim`. A bfloat16 table is marked as such.
 
-        Without a `dtype`, it must be float32 or bfloat16. A ValueError says if the layer is not
-        built, or the table is not one variable of floats of this shape and dtype.
+        Without a `dtype`, it must be float32 or bfloat16. Other tables raise a ValueError.
         """
         if self.layer is not None and not self.layer.built:
             raise ValueError(
@@ -106,10 +105,7 @@ class TiedEmbeddings:
             raise ValueError(self._not_one_variable(self.layer.embeddings))
 
     def serialize(self) -> Config:
-        """Returns the config of the layer, marked as shared with the model.
-
-        A config cannot say to which layer a table belongs, so a table raises a ValueError.
-        """
+        """Returns the config of the layer, marked as shared; a ValueError for a table."""
         if self.layer is None:
             raise ValueError(
                 f"Layer '{self._owner}' was given a table, and a config cannot say to which "
@@ -124,10 +120,7 @@ class TiedEmbeddings:
         return config
 
     def changed_attribute(self, change: ClassChange) -> tuple[keras.layers.Layer, str, int]:
-        """Returns the attribute that must change, see `ClassOutput.changed_attributes`.
-
-        A layer that its config cannot make with another number of rows raises a ValueError.
-        """
+        """See `ClassOutput.changed_attributes`; a ValueError if the config cannot do it."""
         layer: keras.layers.Layer = self.layer
         if layer is None:
             self.serialize()  # raises the error
