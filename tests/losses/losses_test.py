@@ -161,6 +161,7 @@ def test_the_loss_is_exact_outside_of_training(case):
 def test_padded_labels_have_no_gradient(case):
     problem = Problem(harness.pad([[3], [3, 5, 9], [5, 36], [], [7], [12, 1]]))
     problem.sampled = np.full(SAMPLED, 20)
+    problem.bias[20] += 9  # above the labels, so that a hinge loss has a gradient
     _, (_, embeddings, _) = harness.loss_and_gradients(
         case.loss(), problem.head(), problem.features, problem.labels
     )

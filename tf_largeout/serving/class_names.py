@@ -1,7 +1,7 @@
 """The names of the classes, as a text file of an export."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,7 @@ ClassNames = Sequence[str] | str | os.PathLike[str]
 
 
 def write(class_names: ClassNames, num_classes: int, folder: str) -> tf.saved_model.Asset:
-    """Writes `FILE` into `folder`, and returns it as an asset of a SavedModel.
-
-    The file is UTF-8. It has one line per class, each of which ends with a newline.
-    `class_names` are strings in the order of the ids; or the path of a text file with one line
-    per class. Other types, another number of names, and a name that is not a string or has a
-    line break raise a ValueError.
-    """
+    """Writes `FILE`, a line per class, and returns it as an asset; errors as in `export`."""
     path, count = os.path.join(folder, FILE), 0
     try:
         with open(path, "w", encoding="utf-8", newline="\n") as file:
@@ -43,17 +37,13 @@ def _lines(class_names: Any) -> Iterator[str]:
     if isinstance(class_names, str | os.PathLike):
         with open(class_names, encoding="utf-8") as file:
             yield from (line.removesuffix("\n") for line in file)
-    elif isinstance(class_names, list | tuple | np.ndarray):
-        yield from _checked(class_names)
-    else:
+        return
+    if not isinstance(class_names, list | tuple | np.ndarray):
         raise ValueError(
             "`class_names` must be a list of strings, or the path of a text file with one name "
             f"per line. Received: an object of type {type(class_names).__name__}."
         )
-
-
-def _checked(names: Iterable[Any]) -> Iterator[str]:
-    for place, name in enumerate(names):
+    for place, name in enumerate(class_names):
         if not isinstance(name, str) or "\n" in name or "\r" in name:
             raise ValueError(
                 "`class_names` must be strings without line breaks. Received: "

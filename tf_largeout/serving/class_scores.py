@@ -48,7 +48,7 @@ class AllClasses:
     def top_k(
         self, features: tf.Tensor, k: int | tf.Tensor, exclude: tf.Tensor | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """See `ClassScores.top_k`."""
+        """See `ClassScores`."""
         if exclude is None:
             return self._scorer.top_k(features, k)
         search = functools.partial(self._scorer.top_k, features)
@@ -65,10 +65,9 @@ class BlockedProducts:
     """All classes, scored exactly by inner products in blocks, with core TensorFlow ops.
 
     The graph has no loop, so that converters for other runtimes support it. Each block waits
-    for the previous block, so a query of B examples takes O(B * block) memory. A block has
-    65,536 classes, or a 64th of all classes if that is more. Blocks are slightly slower than
-    one product with all classes, which would take O(B * num_classes) memory. Int8 embeddings
-    have `scales`, float32 `[num_classes]`, the factors of the rows.
+    for the previous block, so a query of B examples takes O(B * block) memory. One product with
+    all classes would be slightly faster, and take O(B * num_classes). Int8 embeddings have
+    `scales`, float32 `[num_classes]`, the factors of the rows.
     """
 
     def __init__(
@@ -176,14 +175,11 @@ class IndexedClasses(AllClasses):
 class ListedProducts:
     """The classes of the best lists, scored exactly by their class rows.
 
-    With a fixed `k` and no exclusions, the graph has no loop, no branch and no ragged tensor.
-    All lists are padded to one length. The number of lists to search is so large that even the
-    shortest lists together have `k` classes. If the padded lists of a query have more than a
-    quarter of all classes, all classes are scored instead. A query uses memory for `num_probes
-    * longest` class rows, where `longest` is the padded length. With exclusions or a variable
-    `k`, a query searches more lists if its lists have too few classes. Classes that are in no
-    list are not found. The other arguments are those of `BlockedProducts`. Lists of other
-    classes raise a ValueError.
+    With a fixed `k` and no exclusions, the graph has no loop, no branch and no ragged tensor:
+    even the shortest of the searched lists, padded to one length, have `k` classes. If they
+    have more than a quarter of all classes, all classes are scored instead. With exclusions or
+    a variable `k`, a query searches more lists if its lists have too few classes. Classes that
+    are in no list are not found. Lists of other classes raise a ValueError.
     """
 
     def __init__(
@@ -284,10 +280,9 @@ class ListedProducts:
 
 
 def indexed_classes(scorer: ClassScorer, index: Any, ops: str, quantize: bool) -> ClassScores:
-    """Returns a search of the classes that an index finds.
+    """Returns a search by a `ListIndex` for the ops "core", or a `ServedIndex` for "custom".
 
-    With the ops "core", it must be a `ListIndex`, and with "custom" a `ServedIndex`. A
-    ValueError says if it has other class rows, or there is no such export.
+    A ValueError says if the index has other class rows, or there is no such export.
     """
     scorer, form = scorer.frozen(), scorer.form
     rows = scorer.require_rows(f"index={index!r}", form.rank_by)

@@ -1,5 +1,6 @@
 """The functions that an export contains: they find the best classes for a model's inputs."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,7 @@ RESERVED = ("k", "exclude")
 _AUTOMATIC = ("keras_tensor", "input_layer")  # names that Keras numbers across models
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Endpoints:
     """The two signatures of an export.
 
@@ -28,48 +30,40 @@ class Endpoints:
     `largest_features`. `probabilities` replace -inf by 0; None returns the scores.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        classes: ClassScores,
-        num_classes: int,
-        largest_features: float,
-        probabilities: Probabilities | None = None,
-    ) -> None:
-        self._model, self._classes, self._num_classes = model, classes, num_classes
-        self._largest_features, self._probabilities = largest_features, probabilities
+    model: keras.Model
+    classes: ClassScores
+    num_classes: int
+    largest_features: float
+    probabilities: Probabilities | None = None
 
     def best(self, inputs: Any, k: int) -> Answer:
         """Returns the `k` best classes: `scores` and `ids` `[batch, ..., k]`, best first."""
         features, finite, shape = self._features(inputs)
-        scores, ids = self._classes.top_k(features, k)
+        scores, ids = self.classes.top_k(features, k)
         return self._answer(scores, ids, features, finite, shape)
 
     def best_but(self, inputs: Any, k: tf.Tensor, exclude: tf.Tensor) -> Answer:
         """Returns the `k` best classes that are not excluded, exactly if `classes` is exact.
 
-        `exclude` is int64 `[batch, n]`, or `[1, n]` for the same ids in all examples. Ids that
-        are not classes, such as the padding -1, exclude nothing. The result is padded with -inf
-        and -1. A `k` out of range, or another number of rows in `exclude`, raises a
-        `tf.errors.InvalidArgumentError` when the signature runs.
+        `exclude` and padding are as in `export`. A `k` out of range, or another number of rows
+        in `exclude`, raises a `tf.errors.InvalidArgumentError` when the signature runs.
         """
         valid = checks.require(
-            (k >= 0) & (k <= self._num_classes),
-            [f"`k` must be from 0 to the number of classes, {self._num_classes}. Received:", k],
+            (k >= 0) & (k <= self.num_classes),
+            [f"`k` must be from 0 to the number of classes, {self.num_classes}. Received:", k],
         )
         k = checks.passed([valid], k)
         features, finite, shape = self._features(inputs)
         batch = tf.shape(features)[0] if shape is None else shape[0]
         rows, width = tf.unstack(tf.shape(exclude))
         message = "`exclude` must have one row per example, or one row for all. Received rows:"
-        valid = checks.require(
-            (rows == 1) | (rows == batch), [message, rows, "examples:", batch]
-        )
+        received = [message, rows, "examples:", batch]
+        valid = checks.require((rows == 1) | (rows == batch), received)
         exclude = tf.broadcast_to(checks.passed([valid], exclude), [batch, width])
         if shape is not None:  # the exclusions of a sequence apply to all its positions
             exclude = tf.repeat(exclude, tf.reduce_prod(shape[1:]), axis=0)
         # The ops of the custom export need a `k` of at least 1.
-        scores, ids = self._classes.top_k(features, tf.maximum(k, 1), exclude)
+        scores, ids = self.classes.top_k(features, tf.maximum(k, 1), exclude)
         return self._answer(scores[:, :k], ids[:, :k], features, finite, shape)
 
     def _features(self, inputs: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor | None]:
@@ -77,14 +71,14 @@ class Endpoints:
 
         Features are zeros for examples whose features or scores may not be finite.
         """
-        tag = tag_and_mask(self._model, inputs, "`export`")[0]
+        tag = tag_and_mask(self.model, inputs, "`export`")[0]
         features = tag.head.class_matrix.form.queries(tf.cast(tag.features, tf.float32))
         shape = None
         if features.shape.rank > 2:
             shape = tf.shape(features)[:-1]
             features = tf.reshape(features, [-1, features.shape[-1]])
         size = tf.reduce_sum(tf.abs(features), axis=1, keepdims=True)
-        finite = size <= self._largest_features  # false for NaN
+        finite = size <= self.largest_features  # false for NaN
         return tf.where(finite, features, 0.0), finite, shape
 
     def _answer(
@@ -97,8 +91,8 @@ class Endpoints:
     ) -> Answer:
         scores = tf.where(finite, scores, NOTHING)
         ids = tf.where(scores > NOTHING, ids, -1)
-        if self._probabilities is not None:
-            scores = self._probabilities(scores, features, self._classes)
+        if self.probabilities is not None:
+            scores = self.probabilities(scores, features, self.classes)
         if shape is not None:
             shape = tf.concat([shape, tf.shape(scores)[1:]], axis=0)
             scores, ids = tf.reshape(scores, shape), tf.reshape(ids, shape)
@@ -106,10 +100,7 @@ class Endpoints:
 
 
 def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
-    """Returns the layer that computes the output of `model`, with inputs like `specs`.
-
-    A layer that is not a `ClassOutput` raises a ValueError.
-    """
+    """Returns the layer of the output of `model`; a ValueError unless it is a `ClassOutput`."""
     found: list[ClassOutput] = []
 
     @tf.function(input_signature=[specs], autograph=False)
@@ -123,12 +114,10 @@ def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
 def input_specs(model: keras.Model) -> Any:
     """Returns a `tf.TensorSpec` for each input of `model`, in the structure of its call.
 
-    A `tf.TensorSpec` is named like the input in the signature: by its `keras.Input` or its key.
-    A single input without a name is called "features". Several inputs without names are called
-    "features_0", "features_1", ... If mixed precision made the type of an input without a name
-    float16 or bfloat16, the spec has float32, which the model casts. A ValueError says if the
-    model is not built, an input is sparse or ragged, a name occurs twice, or a name is in
-    `RESERVED`.
+    It has the name of the `keras.Input` or its key; without one, "features", or "features_0",
+    ... for several. If mixed precision made the type of an input without a name float16 or
+    bfloat16, the spec has float32, which the model casts. A ValueError says if the model is not
+    built, or an input cannot be served.
     """
     inputs = _inputs_of(model)
     tensors = keras.tree.flatten(inputs)

@@ -316,11 +316,10 @@ def _sizes_of(path: str) -> dict[str, int]:
 
 def _as_text(sizes: dict[str, int]) -> str:
     """Formats sizes: "217.4 MiB (weights 217.3 MiB, graph 64.0 KiB)"."""
-    parts = [
-        f"{name} {_text(size)}" for name, size in sizes.items() if size and name != "total"
-    ]
-    return f"{_text(sizes['total'])} ({', '.join(parts)})"
-
-
-def _text(size: int) -> str:
-    return f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size / 2**10:,.1f} KiB"
+    texts = {
+        name: f"{size / 2**20:,.1f} MiB" if size >= 2**20 else f"{size / 2**10:,.1f} KiB"
+        for name, size in sizes.items()
+        if size
+    }
+    total = texts.pop("total")
+    return f"{total} ({', '.join(f'{name} {text}' for name, text in texts.items())})"
