@@ -18,11 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def frequency_order(train_counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ranks classes by descending training count, as samplers expect it.
-
-    Returns:
-        `(order, rank)`: `order[new_id]` is the old id, and `rank[old_id]` is the new id.
-    """
+    """Ranks classes by descending count: `order[new_id]` is an old id, `rank[old_id]` a new."""
     order = np.argsort(-np.asarray(train_counts), kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -43,7 +39,7 @@ class Storable:
     """A dataclass that `cached` stores: rows, texts, arrays and integers, some of them None."""
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Returns a dict from names to arrays. `from_arrays` is the inverse."""
+        """Returns arrays by name, for `from_arrays`."""
         arrays: dict[str, np.ndarray] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -135,11 +131,9 @@ def cached(path: pathlib.Path, kind: type[_Kind], parse: Callable[[], _Kind]) ->
             np.savez(file, **arrays)
     except OSError as error:
         _log.warning(
-            "The parsed dataset was not stored because %s cannot be written: %s. The next run "
-            "will parse it again. Set `data_dir`, or the environment variable TFDS_DATA_DIR, "
-            "to a writable folder with enough space.",
-            path,
-            error,
+            f"The parsed dataset was not stored because {path} cannot be written: {error}. The "
+            "next run will parse it again. Set `data_dir`, or the environment variable "
+            "TFDS_DATA_DIR, to a writable folder with enough space."
         )
     return parsed
 

@@ -93,15 +93,10 @@ def batches(
     shuffle_seed: int | None,
     gather: Callable[[tf.Tensor], Any],
 ) -> tf.data.Dataset:
-    """Returns batches of examples, each gathered from memory in one call.
+    """Returns batches of examples, each of which `gather` makes of indices in one call.
 
-    Args:
-        examples: int64 indices of examples, in the order to use.
-        batch_size: Examples per batch, or None for single examples. The last batch may be
-            smaller.
-        shuffle_seed: An integer, for another order in each epoch, but not in each run. None
-            keeps the order of `examples`.
-        gather: Function that maps indices from `examples` to a batch.
+    `examples` are int64 indices. A `batch_size` of None returns single examples. With a
+    `shuffle_seed`, the order differs between epochs, but not between runs.
     """
     chunk = min(batch_size or _UNBATCHED_CHUNK, max(len(examples), 1))
     num_batches = -(-len(examples) // chunk)

@@ -67,10 +67,10 @@ def encode(names: Iterable[str], max_features: int = MAX_FEATURES) -> np.ndarray
                 f"`names` must be a list of strings. Received an element {name!r} (of type "
                 f"{type(name).__name__})."
             )
-    rows = np.full((len(names), max_features), 0, np.int32)
+    rows = np.zeros((len(names), max_features), np.int32)
     for start in range(0, len(names), _CHUNK):
-        chunk = names[start : start + _CHUNK]
-        _fill_rows(rows[start : start + _CHUNK], [_marked(name) for name in chunk])
+        part = slice(start, start + _CHUNK)
+        _fill_rows(rows[part], [_marked(name) for name in names[part]])
     return rows
 
 
@@ -128,7 +128,7 @@ def parse_wheel(path: pathlib.Path) -> Corpus:
         labels=Ragged(rank[labels[rows]], np.arange(len(rows) + 1)),
         example_texts=TextTable.from_strings(names),
         class_texts=TextTable.from_strings(
-            [place_text(places[ids[old]], countries) for old in order]
+            place_text(places[ids[old]], countries) for old in order
         ),
         group_hashes=md5_uint64(names),
         num_train=int((~is_test).sum()),

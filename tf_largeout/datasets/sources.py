@@ -44,11 +44,7 @@ class Folders:
 
     @classmethod
     def of_data_dir(cls, data_dir: str | os.PathLike[str] | None = None) -> "Folders":
-        """Returns the folders that tfds uses for a `data_dir`, with its default.
-
-        Raises:
-            ValueError: If `data_dir` is not the path of a local folder.
-        """
+        """Returns the folders that tfds uses for a `data_dir`, with its default."""
         if data_dir is None:
             data_dir = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
         return cls.of_downloads(local_folder(data_dir) / "downloads")
@@ -88,11 +84,7 @@ class SourceFile:
         return f"Download {self.url} (sha256 {self.sha256})."
 
     def ensure(self, folder: pathlib.Path) -> pathlib.Path:
-        """Returns the path of the file in `folder`. Downloads it if it is missing or damaged.
-
-        Raises:
-            SourceFileError: If the file cannot be downloaded, or has another checksum.
-        """
+        """Returns the path of the file in `folder`, where it is downloaded if necessary."""
         path = folder.absolute() / self.name
         try:
             keras.utils.get_file(

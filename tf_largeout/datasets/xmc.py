@@ -57,10 +57,7 @@ def _stat(path: pathlib.Path) -> os.stat_result:
 
 
 def parse(train_path: pathlib.Path, test_path: pathlib.Path) -> Corpus:
-    """Returns the `Corpus` of a training file and a test file.
-
-    The number of classes is that in the header, as in the papers, even if some do not occur.
-    """
+    """Returns the `Corpus` of two files. Labels that do not occur are classes, as in papers."""
     train, test = read(train_path), read(test_path)
     if not len(train.labels):
         raise SourceFileError(f"{train_path} has no examples. Download the file again.")
@@ -95,11 +92,9 @@ def parse(train_path: pathlib.Path, test_path: pathlib.Path) -> Corpus:
 class XmcFile:
     """The content of a file, with its numbers of features and labels.
 
-    Attributes:
-        features: int32 feature numbers, one row per example.
-        weights: float32, the value of each of `features.values`.
-        labels: int32 label numbers, one row per example, without repeats.
-        hashes: uint64, a hash of each example's features.
+    `features` and `labels` have a row of int32 numbers per example, the labels without repeats.
+    `weights` are float32, one for each of `features.values`. `hashes` are uint64, of the
+    features of each example.
     """
 
     num_features: int
@@ -120,9 +115,8 @@ def read(path: pathlib.Path) -> XmcFile:
         raise SourceFileError(f"{path} cannot be read: {error}.") from error
     labels, features, weights, texts = rows
     values = np.concatenate([np.zeros(0, np.float32), *weights])
-    return XmcFile(
-        sizes[1], sizes[2], _joined(features), values, _joined(labels), md5_uint64(texts)
-    )
+    parts = _joined(features), values, _joined(labels), md5_uint64(texts)
+    return XmcFile(sizes[1], sizes[2], *parts)
 
 
 def _header(line: str, path: pathlib.Path) -> tuple[int, ...]:

@@ -158,9 +158,7 @@ def _train(
 
 
 def _evaluate(model: keras.Model, data: Any, steps: int | None) -> dict[str, float]:
-    x, y, sample_weight = (data, None, None)
-    if isinstance(data, tuple):
-        x, y, sample_weight = (*data, None)[:3]
+    x, y, sample_weight = (*data, None)[:3] if isinstance(data, tuple) else (data, None, None)
     found = model.evaluate(
         x, y, sample_weight=sample_weight, steps=steps, verbose=0, return_dict=True
     )
@@ -179,7 +177,7 @@ def _make_metrics(model: keras.Model, batch: Any) -> None:
 
 
 def _trainer_steps(model: keras.Model, strategy: tf.distribute.Strategy) -> Any:
-    """Returns a function that does `count` steps on a trainer with an iterator of batches.
+    """Returns a function of batches and a number of steps; it runs on a trainer.
 
     It returns the sum of the losses, and the change of each variable of the metrics, which the
     trainers do not update: concurrent updates would overwrite each other.
@@ -216,14 +214,7 @@ def _trainer_steps(model: keras.Model, strategy: tf.distribute.Strategy) -> Any:
 def weighted(
     dataset_fn: DatasetFunction, class_weight: Mapping[int, float] | None
 ) -> DatasetFunction:
-    """Returns a function that adds a weight per example to the datasets of `dataset_fn`.
-
-    With None the datasets are not changed.
-
-    Raises:
-        ValueError: If `class_weight` is not a dictionary of numbers; and when a dataset is
-            created, unless its batches are `(x, y)` with `y` `[batch]` or `[batch, 1]`.
-    """
+    """Returns a function that adds weights to the examples of `dataset_fn`, if not None."""
     if class_weight is None:
         return dataset_fn
     entries = _checked_weights(class_weight)

@@ -23,19 +23,11 @@ class LocalServer(NamedTuple):
 def local_servers(
     count: int, host: str = "127.0.0.1", prefix: Sequence[str] = ()
 ) -> Iterator[list[LocalServer]]:
-    """Context with servers on free ports of this machine; they end with the context.
+    """Context with `count` servers on free ports of this machine; they end with the context.
 
-    Args:
-        count: Number of servers.
-        host: Address at which the trainer reaches them.
-        prefix: First words of the command of each server. They must be a program that replaces
-            itself by the rest of the command, as `nsenter --net=FILE` does.
-
-    Yields:
-        The `LocalServer`s.
-
-    Raises:
-        RuntimeError: If a server does not start; with its output.
+    The trainer reaches them at `host`. `prefix` are the first words of the command of each
+    server, a program that replaces itself by the rest, as `nsenter --net=FILE` does. A server
+    that does not start raises a RuntimeError with its output.
     """
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(tempfile.TemporaryFile("w+")) for _ in range(count)]

@@ -29,11 +29,7 @@ _TRAINER_IS_GONE = (
 
 
 def claim(path: str, device: str, address: str, own_address: str) -> None:
-    """Writes the address of this trainer to the `path` of a server on `device`.
-
-    Raises:
-        RuntimeError: If another trainer uses the server.
-    """
+    """Writes this trainer's address to the `path` of a server; a RuntimeError if it is used."""
     with tf.device(device):
         if tf.io.matching_files(path).shape[0]:
             other = tf.io.read_file(path).numpy().decode().strip()
@@ -53,8 +49,7 @@ def trainer(path: pathlib.Path) -> str | None:
 def await_server(address: str, timeout_s: float) -> str:
     """Waits for a server, and returns the address from which this machine reaches it.
 
-    Raises:
-        OSError: If it does not answer in time, or is not a TensorFlow server.
+    An OSError says if it does not answer in time, or is not a TensorFlow server.
     """
     end, connection = time.monotonic() + timeout_s, None
     while connection is None:
@@ -105,9 +100,9 @@ class Watch:
         found = fault(self.address, timeout_s)
         if found is None:
             self._last_seen = time.monotonic()
-        elif not isinstance(found, ConnectionRefusedError):
-            return found if time.monotonic() - self._last_seen > self._patience_s else None
-        return found
+        if isinstance(found, ConnectionRefusedError):
+            return found
+        return found if time.monotonic() - self._last_seen > self._patience_s else None
 
 
 _watched: dict[Watch, int | None] = {}  # number of the server; None for a trainer
@@ -116,10 +111,7 @@ _has_ended = threading.Event()
 
 
 def watch(addresses: Sequence[str], trainers: Sequence[str] = ()) -> None:
-    """Watches servers in a thread until this process ends, and once more at its end.
-
-    If a server ends, an error is logged once to the logger `tf_largeout`.
-    """
+    """Watches servers in a thread until this process ends; logs an error if one has ended."""
     _watched.update((Watch(one), number) for number, one in enumerate(addresses))
     _watched.update((Watch(one), None) for one in trainers)
     threading.Thread(target=_poll, name="largeout_servers", daemon=True).start()

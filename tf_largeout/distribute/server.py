@@ -38,7 +38,13 @@ def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
     The trainer reaches it at `host`, and writes its address to the file `claim`. A `port` of 0
     selects a free one. If the port is used, an OSError is raised.
     """
-    _require_free(port)
+    with socket.socket() as one:  # TensorFlow would share the port with another process
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("", port))
+        except OSError as error:
+            message = f"Port {port} is used ({error.strerror}). Pass another port."
+            raise OSError(message) from error
     process_ops.publish_versions(str(claim))
     spec = tf.train.ClusterSpec({cluster.JOB: [f"{host}:{port}"]})
     os.environ.setdefault(
@@ -48,18 +54,6 @@ def serve(host: str, port: int, claim: pathlib.Path) -> tf.distribute.Server:
         return tf.distribute.Server(spec, cluster.JOB, 0, protocol="grpc")
     except tf.errors.UnknownError as error:
         raise OSError(f"TensorFlow could not listen on port {port}: {error.message}") from error
-
-
-def _require_free(port: int) -> None:
-    """Raises an OSError if a process listens on the port, which TensorFlow would share."""
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            one.bind(("", port))
-        except OSError as error:
-            raise OSError(
-                f"Port {port} is used ({error.strerror}). Pass another port."
-            ) from error
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -39,8 +39,7 @@ def candidate_log_partition(
 ) -> tf.Tensor:
     """Computes the logsumexp of `shifted_candidate_logits` per example, without storing these.
 
-    The result is float32 `[batch]`, and about -3.4e38 if every candidate is an accidental hit
-    or -inf. The backward pass writes only the gradient.
+    It is float32 `[batch]`, and about -3.4e38 if all candidates are accidental hits or -inf.
     """
     return gen_ops.largeout_candidate_log_partition(logits, offsets, labels, candidates)
 
@@ -56,8 +55,7 @@ def candidate_ranks(
     """Ranks each label among the candidates and the other labels of its example.
 
     At most k labels of an example have a rank below k. A candidate that was drawn twice counts
-    twice. On a CPU, it makes one pass over the logits and stores no other matrix. Not
-    differentiable.
+    twice. Not differentiable.
     """
     return gen_ops.largeout_candidate_ranks(
         logits, offsets, no_effect, candidates, labels, true_logits

@@ -88,10 +88,7 @@ class PackedClasses(NamedTuple):
 def pack_classes(
     embeddings_handle: VariableOrHandle, bias_handle: VariableOrHandle | None
 ) -> PackedClasses:
-    """Quantizes class rows to 8 bits per number, for `class_top_k`. Runs on the CPU.
-
-    It takes about the time of two calls of `class_top_k` with one example.
-    """
+    """Quantizes class rows on the CPU, in about the time of two `class_top_k` for a query."""
     handles = handle_of(embeddings_handle), optional_handle(bias_handle)
     return PackedClasses(*gen_ops.largeout_pack_classes(*handles))
 
@@ -106,9 +103,8 @@ def class_top_k(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Finds the k classes with the highest logits, exactly. Not differentiable.
 
-    `packed` is `pack_classes` of the current values of the variables, or None. With it, a scan
-    on a CPU reads a quarter of the bytes, and the result is bit-identical. If the variables
-    have changed since, classes may be missed.
+    With `packed`, from `pack_classes` of the current values, a scan on a CPU reads a quarter of
+    the bytes, and the result is bit-identical. With packed old values, it may miss classes.
 
     Returns:
         `(scores, ids)`: float32 and int64 `[batch, k]`, best first; in a tie the lower id comes

@@ -48,8 +48,7 @@ def inverted_file_fit(
 ) -> tf.Operation | None:
     """Fits new lists in place: k-means on a sample of the classes, then one pass over all.
 
-    The embeddings may be bfloat16 on a CPU. Returns the operation (None when executing
-    eagerly).
+    The embeddings may be bfloat16 on a CPU.
     """
     return gen_ops.largeout_inverted_file_fit(
         handle_of(embeddings),
@@ -84,10 +83,7 @@ def inverted_file_fitted(
     state: Sequence[tf.Tensor],
     unit_length: bool = False,
 ) -> tuple[tf.Tensor, ...]:
-    """Runs `inverted_file_fit` on tensors instead of variables, on the CPU.
-
-    Use it if the variables are on a GPU. It returns the seven tensors of the new state.
-    """
+    """Runs `inverted_file_fit` on tensors, on the CPU; returns the seven of the new state."""
     biases = [] if bias is None else [bias]
     return gen_ops.largeout_inverted_file_fitted(
         embeddings, biases, *state, unit_length=unit_length

@@ -129,12 +129,9 @@ def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
 
 
 def load(path: pathlib.Path, use_gpus: bool = True) -> types.ModuleType:
-    """Returns the module of op functions of the library at `path`.
+    """Returns the module of op functions of a library; without `use_gpus` all run on the CPU.
 
-    Without `use_gpus`, TensorFlow runs all ops on the CPU.
-
-    Raises:
-        ImportError: If the library was compiled for another TensorFlow, or does not load.
+    A library for another TensorFlow, or one that does not load, is an ImportError.
     """
     check_tensorflow(tf.__version__)
     check_library(path, tf.__version__)

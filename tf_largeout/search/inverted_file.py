@@ -109,10 +109,9 @@ class InvertedFile:
     against the members of the best lists, stored with 8 bits per number (Jegou, Douze, Schmid
     2011, "Product quantization for nearest neighbor search", section IV).
 
-    The state takes `(dim + 12) * num_rows` bytes, with dim rounded up to a multiple of 16, plus
-    the means, plus `4 num_rows` with `knows_lists`, which `RowDistribution.probabilities`
-    needs. State and search are on the device of the rows. Fits and reassignments run on the
-    CPU; if the rows are on a GPU, they copy the rows to the CPU and the state back.
+    The state takes `(dim + 12) * num_rows` bytes, plus the means, plus `4 num_rows` with
+    `knows_lists`, which `RowDistribution.probabilities` needs. State and search are on the
+    device of the rows. Fits and reassignments run on the CPU, if necessary on copies.
     """
 
     PARTS = ("means", "mean_bias", "offsets", "ids", "codes", "scales", "schedule")
@@ -147,10 +146,7 @@ class InvertedFile:
             )
 
     def fit(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
-        """Fits the lists to the current rows: k-means on a part of the rows, one pass over all.
-
-        The variables are those of this replica; a `bias` of None stands for biases of 0.
-        """
+        """Fits the lists to the current rows: k-means on a part of them, one pass over all."""
         if not devices.is_on_gpu(self.variables()[0]):
             inverted_file_fit(embeddings, bias, self.variables(), self._unit_length)
         else:
@@ -162,9 +158,9 @@ class InvertedFile:
     def keep_up(self, embeddings: tf.Variable, bias: tf.Variable | None = None) -> None:
         """Counts a training step, and updates the lists if that is due.
 
-        The first step fits the lists. Later, every few steps, some other rows are moved to the
-        list that is now nearest, the means are updated, and all rows are packed again. If nine
-        in ten of these rows move, they must have been replaced, and the lists are fitted again.
+        The first step fits the lists. Later, every few steps, some rows are moved to the list
+        that is now nearest, means are updated, and all rows are packed again. If nine in ten of
+        these rows move, they must have been replaced, and the lists are fitted again.
         """
         is_on_cpu = not devices.is_on_gpu(self.variables()[0])
         if is_on_cpu and self._list_of_row is None:
@@ -185,11 +181,9 @@ class InvertedFile:
     def search(
         self, queries: tf.Tensor, k: int | tf.Tensor, num_probes: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns most of the `k` rows with the highest scores, for queries `[batch, dim]`.
+        """Returns most of the `k` rows with the highest scores, see `inverted_file_search`.
 
-        The search stops after as many rows as `num_probes` lists of mean size contain. Returns
-        `(scores, ids)`: float32 and int64 `[batch, k]`, best first, padded with -inf and -1.
-        The scores are of the 8-bit rows. Rows that are not finite are never found.
+        The search stops after as many rows as `num_probes` lists of mean size contain.
         """
         return inverted_file_search(queries, self.variables(), num_probes, k)
 
@@ -203,8 +197,7 @@ class InvertedFile:
     ) -> None:
         """Assigns rows to given lists instead of a `fit`, eagerly and on the CPU.
 
-        A list gets at most eight times the mean number of rows; further rows go into small
-        lists.
+        A list gets at most eight times the mean number of rows; small lists get further rows.
         """
         ends = np.cumsum(np.bincount(list_of_row, minlength=len(means)))
         by_list = np.argsort(list_of_row, kind="stable")

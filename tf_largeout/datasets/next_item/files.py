@@ -137,10 +137,7 @@ def find_file(path: pathlib.Path, name: str) -> pathlib.Path:
 
 @contextlib.contextmanager
 def opened(path: pathlib.Path, format: str) -> Iterator[tuple[IO[bytes], str]]:
-    """Opens a file, a gzip file, or the file of a format in a zip archive; yields its name too.
-
-    Within the context, a damaged file raises a `SourceFileError`.
-    """
+    """Opens a file, gzip file, or the file of a format in an archive; yields its name too."""
     try:
         if path.suffix in (".zip", ".whl"):
             with zipfile.ZipFile(path) as archive:

@@ -198,11 +198,10 @@ def _times(times: Sequence[Any] | np.ndarray) -> np.ndarray:
 def histories(
     users: np.ndarray, items: np.ndarray, times: np.ndarray | None, k_core: int
 ) -> tuple[Ragged, np.ndarray, np.ndarray]:
-    """Sorts interactions by user and time.
+    """Sorts interactions by user and time; returns `(rows, kept_users, kept_items)`.
 
-    Returns:
-        `(rows, kept_users, kept_items)`: the items of each user, int32 ids from 1; the old
-        number of the user of each row; and the old numbers of the items, in the order of ids.
+    `rows` have the items of each user, int32 ids from 1. The others are the old numbers of the
+    user of each row, and of the items in the order of their ids.
     """
     kept = _core(users, items, k_core)
     users, items = users[kept], items[kept]

@@ -91,16 +91,12 @@ class HeldOut:
         lengths = _lengths(self.history)
         max_parts = whole_number("max_parts", max_parts)
         widths = bucket_widths(lengths, np.ones_like(lengths), 1, max_parts)
-        part = np.searchsorted(widths, lengths)
-        return [self._take(np.flatnonzero(part == i), width) for i, width in enumerate(widths)]
-
-    def _take(self, rows: np.ndarray, width: int) -> "HeldOut":
-        return HeldOut(
-            self.users[rows],
-            self.history[rows, -width:],
-            self.target[rows],
-            self._before.take(rows),
-        )
+        part, parts = np.searchsorted(widths, lengths), []
+        for i, width in enumerate(widths):
+            rows = np.flatnonzero(part == i)
+            history, before = self.history[rows, -width:], self._before.take(rows)
+            parts.append(HeldOut(self.users[rows], history, self.target[rows], before))
+        return parts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,12 +213,11 @@ def _held_out(rows: Ragged, users: np.ndarray, length: int, back: int) -> HeldOu
 
 @dataclasses.dataclass(frozen=True)
 class Buckets:
-    """Sequences grouped by length, and the groups divided into batches.
+    """Sequences grouped by length, and the groups divided into batches; int64.
 
-    Attributes:
-        bucket: int64 `[num_sequences]`, the bucket of each sequence.
-        starts: int64 `[num_batches + 1]`, where batches start, of sequences sorted by bucket.
-        widths: int64 `[num_batches]`, the longest length in the bucket of each batch.
+    `bucket` is the bucket of each sequence, and `widths` the longest length in the bucket of
+    each batch. `starts`, `[num_batches + 1]`, are the places where batches start if sequences
+    are sorted by bucket.
     """
 
     bucket: np.ndarray
