@@ -41,11 +41,10 @@ class DenseRows:
         term: Elementwise | None = None,
         left_out: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns `log sum_c exp(s_c)` and `sum_c term(s_c)` over the scores s_c of the rows.
+        """Returns `log sum_c exp(s_c)` and `sum_c term(s_c)`, where `function` gives the s_c.
 
-        `function` computes scores from logits. The first sum of an example leaves out the rows
-        `left_out`, int64 `[B, L]`, padded with -1, which cannot be combined with `term`. It is
-        the lowest float if no class is left. The second is 0 without a `term`.
+        The first sum leaves out the rows `left_out`, int64 `[B, L]`, padded with -1, which
+        cannot be combined with `term`. It is the lowest float if no class is left.
         """
         sums = _BlockSums(self.as_read, function, term, left_out)
 

@@ -87,9 +87,8 @@ class TiedEmbeddings:
         """Replaces a layer that is not built by the layer of its name before `features`.
 
         The config of the output layer contains a copy of the shared layer. So if
-        `keras.models.clone_model` makes a model, or if Keras loads it as a part of another
-        model, it has the layer twice: once in the model and once in the output layer. Features
-        that are not symbolic have no layers. Returns whether the layer was replaced.
+        `keras.models.clone_model` makes a model, or Keras loads it as a part of another model,
+        it has the layer twice. Returns whether the layer was replaced.
         """
         if self.layer is None or self.layer.built:
             return False

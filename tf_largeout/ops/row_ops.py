@@ -121,9 +121,7 @@ def merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]
 def check_row_ids(ids: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
     """Returns `ids`, int32 or int64 `[n]`, and checks that they are in `[0, num_rows)`.
 
-    On a GPU nothing is checked; the optimizer updates skip ids that are out of range.
-
-    Raises:
-        tf.errors.InvalidArgumentError: If an id is out of range.
+    On a GPU nothing is checked; the optimizer updates skip ids that are out of range. On a CPU
+    these are a `tf.errors.InvalidArgumentError`.
     """
     return gen_ops.largeout_check_row_ids(ids, tf.cast(num_rows, tf.int64))

@@ -58,11 +58,7 @@ class Rows:
 
     @classmethod
     def of(cls, class_embeddings: TensorLike, bias: TensorLike | None) -> "Rows":
-        """Creates rows from arrays `[num_classes, dim]` and `[num_classes]`, or None.
-
-        Raises:
-            ValueError: If a shape is wrong, or a number is not finite.
-        """
+        """Creates rows from arrays, which it checks; see `Index.build`."""
         embeddings, bias = _checked(class_embeddings, bias)
         return cls(embeddings, bias, np.ones(len(embeddings), bool))
 
@@ -308,12 +304,9 @@ def _parts(codes: np.ndarray, scales: np.ndarray) -> list[np.ndarray]:
 def best_of(
     scorer: ClassScorer, queries: tf.Tensor, ids: tf.Tensor, k: int | tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the best `k` of the classes `ids` of each query, scored in float32.
+    """Returns the best `k` of `ids`, int64 `[B, m]`, of each query, as `Search.find` does.
 
-    `ids` are int64 `[B, m]`, distinct per query, padded with -1, and `k` is at most m.
-
-    Returns:
-        `(scores, ids)`: float32 and int64 `[B, k]`, best first, padded with -inf and -1.
+    They are distinct, and padded with -1; `k` is at most m.
     """
     scores = tf.where(ids >= 0, scorer.dots(queries, ids), NOTHING)
     # Removed classes have the score NaN.
@@ -335,11 +328,7 @@ def weight_maker(values: dict[str, np.ndarray]) -> AddWeight:
 
 
 def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
-    """Returns the argument `name` as float32 `[n, dim]` of any or this `dim`.
-
-    Raises:
-        ValueError: If it is not an array of numbers of this shape.
-    """
+    """Returns the argument `name` as float32 `[n, dim]` of any or this `dim`."""
     if isinstance(value, keras.layers.Layer):
         raise ValueError(
             f"`{name}` must be an array of rows. Received: layer '{value.name}'. Pass "

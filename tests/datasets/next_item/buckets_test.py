@@ -63,7 +63,7 @@ def test_no_other_widths_have_fewer_positions(least, num_widths, by_items):
 @pytest.mark.parametrize("batch_size", [1, 2, 100])
 def test_each_sequence_is_in_a_batch_that_is_not_too_large(lengths, batch_size):
     lengths = np.array(lengths)
-    buckets = Buckets.of(lengths, np.ones_like(lengths), batch_size)
+    buckets = Buckets(lengths, np.ones_like(lengths), batch_size)
     counts = np.diff(buckets.starts)
     assert counts.sum() == len(lengths) and counts.min() >= 1 and counts.max() <= batch_size
     in_order = np.sort(lengths)

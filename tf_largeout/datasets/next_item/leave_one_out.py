@@ -72,7 +72,7 @@ class HeldOut:
             return tf.gather(history, rows)[:, -width:], y
 
         lengths = _lengths(self.history)
-        buckets = Buckets.of(lengths, np.ones_like(lengths), batch_size)
+        buckets = Buckets(lengths, np.ones_like(lengths), batch_size)
         return batches_by_length(buckets, None, batch)
 
     def by_length(self, max_parts: int = 3) -> list["HeldOut"]:
@@ -143,8 +143,7 @@ class LeaveOneOut:
             return tf.gather(x, rows)[:, -width:], tf.gather(y, rows)[:, -width:]
 
         lengths = _lengths(self.x)
-        buckets = Buckets.of(lengths, lengths, batch_size)
-        return batches_by_length(buckets, shuffle_seed, batch)
+        return batches_by_length(Buckets(lengths, lengths, batch_size), shuffle_seed, batch)
 
 
 def leave_one_out(
@@ -211,37 +210,30 @@ def _held_out(rows: Ragged, users: np.ndarray, length: int, back: int) -> HeldOu
     return HeldOut(users, history, targets, before)
 
 
-@dataclasses.dataclass(frozen=True)
 class Buckets:
-    """Sequences grouped by length, and the groups divided into batches; int64.
+    """At most `NUM_WIDTHS` groups of sequences of similar `lengths`, divided into batches.
 
-    `bucket` is the bucket of each sequence, and `widths` the longest length in the bucket of
-    each batch. `starts`, `[num_batches + 1]`, are the places where batches start if sequences
-    are sorted by bucket.
+    The maximum total size of a batch is `batch_size` times the mean of `sizes`: ones for
+    batches of equally many sequences, `lengths` for batches of equally many items.
+
+    Attributes:
+        bucket: int64 `[num_sequences]`, the bucket of each sequence.
+        starts: int64 `[num_batches + 1]`, where batches start, of sequences sorted by bucket.
+        widths: int64 `[num_batches]`, the longest length in the bucket of each batch.
     """
 
-    bucket: np.ndarray
-    starts: np.ndarray
-    widths: np.ndarray
-
-    @classmethod
-    def of(cls, lengths: np.ndarray, sizes: np.ndarray, batch_size: int) -> "Buckets":
-        """Groups sequences of `lengths`, int64 `[n]`, into at most `NUM_WIDTHS` buckets.
-
-        The maximum total size of a batch is `batch_size` times the mean of `sizes`: ones for
-        batches of equally many sequences, `lengths` for batches of equally many items.
-        """
+    def __init__(self, lengths: np.ndarray, sizes: np.ndarray, batch_size: int) -> None:
         most = batch_size * sizes.mean()
         widths = bucket_widths(lengths, sizes, most, NUM_WIDTHS)
-        bucket = np.searchsorted(widths, lengths)
-        counts, total = np.bincount(bucket), np.bincount(bucket, sizes)
+        self.bucket = np.searchsorted(widths, lengths)
+        counts, total = np.bincount(self.bucket), np.bincount(self.bucket, sizes)
         num_batches = np.minimum(np.ceil(total / most).astype(np.int64), counts)
         firsts = [
             end - count + np.arange(number) * count // number
             for end, count, number in zip(np.cumsum(counts), counts, num_batches, strict=True)
         ]
-        starts = np.concatenate([*firsts, [len(lengths)]])
-        return cls(bucket, starts, np.repeat(widths, num_batches))
+        self.starts = np.concatenate([*firsts, [len(lengths)]])
+        self.widths = np.repeat(widths, num_batches)
 
 
 def bucket_widths(
