@@ -41,6 +41,7 @@ def tiny():
 @pytest.mark.slow
 def test_a_run_with_a_search_branches_off_the_run_without_one(tmp_path, monkeypatch):
     monkeypatch.setitem(start_problems.PROBLEMS, "tiny", tiny)
+    monkeypatch.setattr(start_rules.threads, "use_one", lambda: None)  # this process has run
     arguments = "--problem tiny --units 60 120 --starts 20 50 --look 20 --seeds 0 1 --long 0"
     arguments += " --num-sampled 64 --dim 8 --batch-size 32 --sample 200"
     files = ["--data", str(tmp_path), "--json", str(tmp_path / "out.json")]

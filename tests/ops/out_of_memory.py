@@ -109,7 +109,7 @@ def inverted_file_fit():
 
     from tf_largeout.ops import inverted_file_ops
 
-    size = 1_000_000
+    size = 8_000_000  # needs more than memory that was freed before
     rows = tf.Variable(tf.random.normal([size, 1]))
     codes, scales = inverted_file_ops.packed_shapes(size, 1)
     zeros = lambda shape, dtype: tf.Variable(tf.zeros(shape, dtype))  # noqa: E731

@@ -336,7 +336,7 @@ class FactoredOutput(ClassOutput):
     def _loss_scale(self) -> Callable[[], tf.Tensor]:
         """Returns a function for the factor of the gradients of the step, a float64 scalar.
 
-        The loss calls it. Within `call`, Keras would cast a scale to float16, where it overflows.
+        The loss calls it. Within `call`, Keras would cast it to float16, where it may overflow.
         """
         self._refuse_replicas()
         running = running_step()

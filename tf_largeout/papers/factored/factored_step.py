@@ -140,8 +140,8 @@ class FactoredStep(Step):
 class FactoredTag(OutputTag):
     """The tag of a `FactoredOutput`. All losses of a step make one update together.
 
-    `loss_scale` returns what the gradients of the step are multiplied by; None if the layer does
-    not learn in this step.
+    `loss_scale` returns what the gradients of the step are multiplied by; None if the layer
+    does not learn in this step.
     """
 
     step_class = FactoredStep
