@@ -123,10 +123,8 @@ def predict_top_k(
         )
     shapes = [tuple(getattr(one, "shape", ())) for one in keras.tree.flatten(x)]
     if all(shape[:1] == (0,) for shape in shapes):  # Keras's loop would return no arrays
-        found, ids = finder.predict_on_batch(x)
-    else:
-        found, ids = finder.predict(x, batch_size=batch_size, verbose=verbose)
-    return found, ids
+        return finder.predict_on_batch(x)
+    return finder.predict(x, batch_size=batch_size, verbose=verbose)
 
 
 def _require_index(index: Any) -> None:
@@ -234,10 +232,7 @@ class _Finder(keras.Model):
 def _last_positions(
     features: tf.Tensor, mask: tf.Tensor | None
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Returns the features of the last unmasked position of each sequence, `[B, dim]`.
-
-    And bool `[B]`: whether there is one; None without a mask.
-    """
+    """Returns the features at the last unmasked positions, and whether there is one, `[B]`."""
     if features.shape.rank != 3:
         raise ValueError(
             "`positions='last'` needs a model of sequences, with features [batch, time, dim] "

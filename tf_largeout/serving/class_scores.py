@@ -286,17 +286,6 @@ def indexed_classes(scorer: ClassScorer, index: Any, ops: str, quantize: bool) -
     """
     scorer, form = scorer.frozen(), scorer.form
     rows = scorer.require_rows(f"index={index!r}", form.rank_by)
-    _require_searchable(index, ops)
-    index.require_rows(scorer.with_form(cap=None))
-    if ops == "core":
-        embeddings, bias, scales = (
-            quantized_products(rows) if quantize else (*rows.as_products(), None)
-        )
-        return ListedProducts(embeddings, bias, scales, index.lists(), form)
-    return IndexedClasses(RowScorer(packed_source(rows), form) if quantize else scorer, index)
-
-
-def _require_searchable(index: Any, ops: str) -> None:
     if ops == "core" and hasattr(index, "best_of") and not hasattr(index, "lists"):
         raise ValueError(
             "`index` must be a retrieval.InvertedFileIndex for ops='core'. Received: a "
@@ -309,6 +298,13 @@ def _require_searchable(index: Any, ops: str) -> None:
             f"export. Received: a {type(index).__name__}. Omit `index` for an export that "
             "scores all classes, exactly, as a BruteForceIndex does."
         )
+    index.require_rows(scorer.with_form(cap=None))
+    if ops == "core":
+        embeddings, bias, scales = (
+            quantized_products(rows) if quantize else (*rows.as_products(), None)
+        )
+        return ListedProducts(embeddings, bias, scales, index.lists(), form)
+    return IndexedClasses(RowScorer(packed_source(rows), form) if quantize else scorer, index)
 
 
 def _bias_of_listed(

@@ -242,7 +242,10 @@ def _write(
     everything: tf.Module, signatures: dict[str, Any], path: str, readme: str | None
 ) -> None:
     """Saves to another folder and renames it, so that servers see no incomplete export."""
-    _remove_killed(path)
+    for left in tf.io.gfile.glob(f"{path.rstrip('/')}.*.unfinished"):
+        seconds = time.time() - tf.io.gfile.stat(left).mtime_nsec / 1e9
+        if seconds > _LONGEST_EXPORT:  # of an export that was killed
+            tf.io.gfile.rmtree(left)
     unfinished = _unfinished(path)
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
@@ -264,14 +267,6 @@ def _write(
 def _unfinished(path: str) -> str:
     """Returns the path of a new folder next to `path`, for an export that is not complete."""
     return f"{path.rstrip('/')}.{uuid.uuid4().hex}.unfinished"
-
-
-def _remove_killed(path: str) -> None:
-    """Removes old unfinished folders of killed exports to `path`; no export takes so long."""
-    for left in tf.io.gfile.glob(f"{path.rstrip('/')}.*.unfinished"):
-        seconds = time.time() - tf.io.gfile.stat(left).mtime_nsec / 1e9
-        if seconds > _LONGEST_EXPORT:
-            tf.io.gfile.rmtree(left)
 
 
 def _largest_features(layer: ClassOutput) -> float:
