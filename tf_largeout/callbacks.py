@@ -17,7 +17,7 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.keras_internals import all_layers, slot_of
 from tf_largeout.layers import LargeOutput
 from tf_largeout.steps.labels import Labels
-from tf_largeout.steps.output_tag import Head, SampledTag, attached_tag
+from tf_largeout.steps.output_tag import Head, SampledTag, StepSampler, attached_tag
 from tf_largeout.steps.step import Candidates, absolute_or_lowest, score_candidates
 
 __all__ = ["ExactMetrics", "ModelCheckpoint", "SamplerHealth"]
@@ -293,7 +293,7 @@ def _hardness(tag: SampledTag, labels: Labels, num_examples: int) -> tf.Tensor:
     The examples to draw for are spread evenly over those that have labels.
     """
     head: Head = tag.head
-    sampler = head.sampler
+    sampler: StepSampler = head.sampler  # type: ignore[assignment]  # not None
     previous = tag.previous_labels(labels) if sampler.uses_previous else None
     rows = tf.where(labels.counted)[:, 0]
     size = tf.shape(rows)[0]

@@ -193,6 +193,7 @@ def test_each_shard_has_a_range_of_rows():
     )
     layer.build((None, 4))
     np.testing.assert_array_equal(layer.class_embeddings(), rows)
+    assert layer.class_biases().shape == [len(rows)]
     np.testing.assert_array_equal(layer.class_matrix.as_products()[1], np.arange(10))
 
 

@@ -394,3 +394,37 @@ def test_another_number_of_columns_in_a_second_fit_raises_an_error(head):
             call(x, targets(columns), verbose=0)
     for one, other in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def _steps():
+    head = tflo.layers.LargeOutput(50, "uniform")
+    factored = tflo.layers.FactoredOutput(50, 0.1)
+    for layer in (head, factored):
+        layer.build([None, 8])
+    features, labels = np.ones([2, 8], "f"), np.array([1, 2])
+    soft = tf.sparse.from_dense(np.eye(50, dtype="f")[labels])
+    return {
+        "trains": head.step(features, labels, training=True),
+        "does not": head.step(features, labels),
+        "soft": head.step(features, soft, training=True),
+        "factored": factored.step(features, labels, training=True),
+    }
+
+
+@pytest.mark.parametrize(
+    "step, loss, options, message",
+    [
+        ("trains", "sampled_softmax", {"reduction": "sum"}, "no argument .'reduction'."),
+        ("trains", "nce", {"ignore_class": -100}, "no argument .'ignore_class'."),
+        ("soft", "nce", {}, "NCELoss does not use soft targets"),
+        ("factored", "sampled_softmax", {}, "step of a `LargeOutput`.*Use `TaylorSoftmaxLoss`"),
+    ],
+)
+def test_functions_of_a_step_refuse_what_they_cannot_use(step, loss, options, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(tflo.losses, loss)(_steps()[step], **options)
+
+
+def test_a_step_without_a_sample_has_no_candidates():
+    with pytest.raises(ValueError, match="training=True"):
+        _steps()["does not"].candidates()

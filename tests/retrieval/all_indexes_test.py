@@ -104,7 +104,7 @@ def test_invalid_arguments_raise_an_error(index, queries, k, message):
 
 
 def test_the_error_for_a_layer_names_the_arrays_to_pass(index):
-    with pytest.raises(ValueError, match="layer 'words'.*class_embeddings.*layer.bias"):
+    with pytest.raises(ValueError, match="layer 'words'.*class_embeddings.*class_biases"):
         index.build(layers.LargeOutput(N, name="words"))
 
 

@@ -98,18 +98,18 @@ def require_width(exclude: Any, num_classes: int) -> None:
 
 def class_ids(name: str, value: TensorLike) -> tf.Tensor:
     """Returns a filter as an int64 tensor; lists of different lengths are padded with -1."""
-    ids = class_rows(name, value)
+    ids = ragged_class_ids(name, value)
     return ids.to_tensor(-1) if isinstance(ids, tf.RaggedTensor) else ids
 
 
-def class_rows(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTensor:
+def ragged_class_ids(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTensor:
     """Returns a filter as int64; as a ragged tensor if its lists can have different lengths.
 
     An empty value may have any type. Other values without integers raise a ValueError.
     """
     value = _without_sets(value)
     if isinstance(value, tf.RaggedTensor):
-        return value.with_flat_values(class_rows(name, value.flat_values))
+        return value.with_flat_values(ragged_class_ids(name, value.flat_values))
     try:
         ids = tf.convert_to_tensor(value)
     except ValueError as error:

@@ -35,7 +35,7 @@ class ClassOutput(keras.layers.Layer):
     """Base of the layers that score many classes, one logit per class.
 
     A subclass creates `class_matrix` in `build`, with `width_of` and `add_class_weight`. If its
-    losses need more than an `OutputTag` offers, it overrides `make_tag`. If its scores are
+    losses need more than a `Step` has, it sets `tag_class`. If its scores are
     inner products, `class_matrix` is a `RowScorer`; otherwise it is another `ClassScorer`.
 
     Call arguments:
@@ -215,13 +215,15 @@ class ClassOutput(keras.layers.Layer):
         loss = tf.reduce_mean(tflo.losses.sampled_softmax(step))
         ```
 
+        For padded sequences, divide the sum by the number of `step.labels.counted` instead.
+
         A `LargeOutput` with a sampler draws classes for a step that trains. No logits of all
         classes are computed.
 
         Args:
             features: Float `[..., dim]`, what the layer would be called with. The step has `B`
                 examples, the product of the leading dimensions.
-            labels: As for the losses. Examples without a label have a loss of 0.
+            labels: As for the losses; padding is -1. Examples without a label have a loss of 0.
             training: Whether the step trains; otherwise losses are exact.
             exclude: As in `call`.
 
@@ -256,7 +258,7 @@ class ClassOutput(keras.layers.Layer):
         # operation used the logits.
         in_graph, logits = tf.inside_function(), self._logits
         dense = tf.function(logits, autograph=False) if in_graph else logits
-        running = keras_internals.running_step()
+        running = keras_internals.running_step()  # what Keras is doing, from the call stack
         if training is None:
             training = running.training
         if running.model is not None:
@@ -360,6 +362,18 @@ class ClassOutput(keras.layers.Layer):
         self._require_built("class_embeddings")
         return self.class_matrix.values()
 
+    def class_biases(self) -> tf.Tensor | None:
+        """Returns the biases of all classes, float32 `[num_classes]`; None without biases.
+
+        With `class_embeddings`, they are the arguments of `build` of an index, for a layer with
+        shards too.
+        """
+        self._require_built("class_biases")
+        rows = self.class_matrix.product_rows()
+        if rows is None or not rows.has_bias:
+            return None
+        return tf.concat([table.variables()[1] for table in rows.tables()], axis=0)
+
     def score_bound(self, largest: Callable[[str, tf.Tensor], float]) -> float:
         """Returns s: neither scores of features h nor sums of terms exceed `s (1 + sum |h_i|)`.
 
@@ -371,7 +385,7 @@ class ClassOutput(keras.layers.Layer):
         return max(
             largest(weight.name, weight.value)
             for weight in self.weights
-            if "float" in str(weight.dtype) and not weight.name.startswith("sampler_")
+            if "float" in str(weight.dtype) and not saved_weights.is_of_sampler(weight.name)
         )
 
     def changed_attributes(
@@ -431,6 +445,7 @@ class ClassOutput(keras.layers.Layer):
     @classmethod
     def from_config(cls, config: Config) -> "ClassOutput":
         config = dict(config)
+        # What the loss has set. No argument of a layer may begin in this way.
         of_loss = {name: config.pop(name) for name in [*config] if name.startswith("loss_")}
         layer = super().from_config(config)
         layer._ranking.set_config(of_loss)

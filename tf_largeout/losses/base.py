@@ -143,7 +143,7 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
             _check_class_weight(y_true)
             sample_weight = self._checked_weights(sample_weight, y_pred, mask)
         if tag is None:
-            losses = tf.reduce_sum(y_pred, axis=-1)
+            losses = tf.reduce_sum(y_pred, axis=-1)  # a placeholder: Keras infers shapes
         else:
             checked = [labels.ids, tag.flat_features]
             checked += [] if sample_weight is None else [sample_weight]
@@ -186,6 +186,31 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         if isinstance(config.get("class_weights"), str):
             config = {**config, "class_weights": unpack(config["class_weights"], "<f4")}
         return cls(**config)
+
+
+def losses_of(loss: type[TaggedLoss[Any]], step: Step, options: dict[str, Any]) -> tf.Tensor:
+    """Returns the losses of a step, `[B]`, by a loss of a class with some arguments.
+
+    It raises a ValueError for arguments that only Keras losses have, and for a step that the
+    loss cannot use.
+    """
+    unused = sorted(LossOptions.__annotations__.keys() & options.keys())
+    if unused:
+        raise ValueError(
+            f"A function of a step has no argument {unused}: it returns one loss per example, "
+            "and padding is -1. Reduce the result, and replace other padding in the labels."
+        )
+    if not isinstance(step, loss.step_class):
+        raise ValueError(
+            f"{loss.__name__} needs a step of a {loss.step_class.given_by}. Received: one of a "
+            f"{type(step).given_by}. Use {type(step).losses_to_take}."
+        )
+    if step.labels.weights is not None and not loss.takes_soft_targets:
+        raise ValueError(
+            f"{loss.__name__} does not use soft targets, but the labels of the step are a "
+            "SparseTensor. Pass class ids, or use a loss that takes soft targets."
+        )
+    return loss(**options).of_step(step)
 
 
 def _by_position(values: tf.Tensor, tag: OutputTag) -> tf.Tensor:
@@ -274,7 +299,9 @@ class CrossEntropy:
         self.log_partition_penalty = real_number(
             "log_partition_penalty", log_partition_penalty, least=0
         )
-        self.class_weights = None if class_weights is None else _checked_weights(class_weights)
+        self.class_weights = (
+            None if class_weights is None else _checked_class_weights(class_weights)
+        )
         if self.class_weights is not None:
             with tf.init_scope():
                 self._weights = tf.constant(self.class_weights)
@@ -365,7 +392,7 @@ class CrossEntropy:
         }
 
 
-def _checked_weights(class_weights: TensorLike) -> np.ndarray:
+def _checked_class_weights(class_weights: TensorLike) -> np.ndarray:
     weights = np.asarray(class_weights)
     if weights.ndim != 1 or weights.size == 0 or weights.dtype.kind not in "iuf":
         raise ValueError(
@@ -462,7 +489,8 @@ class SampledLoss(TaggedLoss[SampledStep]):
                 f"{type(self).__name__} was given logits of a model call without the "
                 "argument `training`, so it computes the exact loss over all "
                 f"{step.num_classes} classes. In a custom training loop, call the model with "
-                "training=True. To get the exact loss, call it with training=False.",
+                "training=True, or use the `step` of the layer. To get the exact loss, "
+                "call it with training=False.",
                 stacklevel=1,  # one place for all calls, so that a loop warns only once
             )
         if not step.training:

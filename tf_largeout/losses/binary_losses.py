@@ -7,7 +7,13 @@ import tensorflow as tf
 from typing_extensions import Unpack
 
 from tf_largeout.arguments import one_of, real_number
-from tf_largeout.losses.base import ProductOptions, SampledLoss, SampledOptions, target_weights
+from tf_largeout.losses.base import (
+    ProductOptions,
+    SampledLoss,
+    SampledOptions,
+    losses_of,
+    target_weights,
+)
 from tf_largeout.steps.labels import first_occurrences
 from tf_largeout.steps.step import Candidates, SampledStep
 from tf_largeout.types import Config
@@ -54,8 +60,8 @@ class NCELoss(SampledLoss):
 
 
 def nce(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, `[B]`. The options are those of `NCELoss`."""
-    return NCELoss(**options).of_step(step)
+    """Returns the losses of a `layer.step`, `[B]`; options are as in `NCELoss`."""
+    return losses_of(NCELoss, step, options)
 
 
 def negative_sampling_loss(
@@ -156,8 +162,8 @@ class NegativeSamplingLoss(SampledLoss):
 
 
 def negative_sampling(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, `[B]`. The options are those of `NegativeSamplingLoss`."""
-    return NegativeSamplingLoss(**options).of_step(step)
+    """Returns the losses of a `layer.step`, `[B]`; options are as in `NegativeSamplingLoss`."""
+    return losses_of(NegativeSamplingLoss, step, options)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -218,5 +224,5 @@ class SigmoidLoss(SampledLoss):
 
 
 def sigmoid(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, `[B]`. The options are those of `SigmoidLoss`."""
-    return SigmoidLoss(**options).of_step(step)
+    """Returns the losses of a `layer.step`, `[B]`; options are as in `SigmoidLoss`."""
+    return losses_of(SigmoidLoss, step, options)

@@ -16,6 +16,7 @@ from tf_largeout.losses.base import (
     SampledLoss,
     SampledOptions,
     TaggedLoss,
+    losses_of,
     softmax_cross_entropy,
 )
 from tf_largeout.steps.labels import first_occurrences
@@ -92,8 +93,8 @@ class SoftmaxLoss(TaggedLoss[Step]):
 
 
 def softmax(step: Step, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, `[B]`. The options are those of `SoftmaxLoss`."""
-    return SoftmaxLoss(**options).of_step(step)
+    """Returns the losses of a `layer.step`, `[B]`; options are as in `SoftmaxLoss`."""
+    return losses_of(SoftmaxLoss, step, options)
 
 
 def sampled_softmax_loss(
@@ -189,8 +190,8 @@ class SampledSoftmaxLoss(SampledLoss):
 
 
 def sampled_softmax(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, `[B]`. The options are those of `SampledSoftmaxLoss`."""
-    return SampledSoftmaxLoss(**options).of_step(step)
+    """Returns the losses of a `layer.step`, `[B]`; options are as in `SampledSoftmaxLoss`."""
+    return losses_of(SampledSoftmaxLoss, step, options)
 
 
 def decoupled_softmax_loss(
@@ -275,8 +276,8 @@ class DecoupledSoftmaxLoss(SampledLoss):
 
 
 def decoupled_softmax(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, `[B]`. The options are those of `DecoupledSoftmaxLoss`."""
-    return DecoupledSoftmaxLoss(**options).of_step(step)
+    """Returns the losses of a `layer.step`, `[B]`; options are as in `DecoupledSoftmaxLoss`."""
+    return losses_of(DecoupledSoftmaxLoss, step, options)
 
 
 def cosine_with_margins(
@@ -440,5 +441,5 @@ def _check_form(step: SampledStep) -> None:
 
 
 def margin_softmax(step: SampledStep, **options: Any) -> tf.Tensor:
-    """Returns the losses of a step, `[B]`. The options are those of `MarginSoftmaxLoss`."""
-    return MarginSoftmaxLoss(**options).of_step(step)
+    """Returns the losses of a `layer.step`, `[B]`; options are as in `MarginSoftmaxLoss`."""
+    return losses_of(MarginSoftmaxLoss, step, options)

@@ -247,7 +247,7 @@ class Index(abc.ABC, Generic[SearchT]):
             f"{scorer.num_classes} classes of width {scorer.dim}. Received: a "
             f"{type(self).__name__} of {self.num_classes} classes of width {self.dim}, "
             "with other embeddings or biases. Build it again after training, from "
-            "layer.class_embeddings() and the layer's bias."
+            "layer.class_embeddings() and layer.class_biases()."
         )
 
     def add(self, class_embeddings: TensorLike, bias: TensorLike | None = None) -> np.ndarray:

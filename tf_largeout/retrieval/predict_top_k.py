@@ -6,7 +6,12 @@ import tensorflow as tf
 
 from tf_largeout.arguments import one_of, whole_number
 from tf_largeout.classes.best_scores import NOTHING
-from tf_largeout.classes.filtered_top_k import class_ids, class_rows, exclusions, require_width
+from tf_largeout.classes.filtered_top_k import (
+    class_ids,
+    exclusions,
+    ragged_class_ids,
+    require_width,
+)
 from tf_largeout.classes.probabilities import SCORES, Scores
 from tf_largeout.steps.output_tag import require_model, tag_and_mask
 from tf_largeout.types import TensorLike
@@ -72,8 +77,9 @@ def predict_top_k(
         allowed: Ids `[m]`, or a set, of the only classes that may be in any result; None, the
             default, for all.
         index: An index that finds the classes, such as an `InvertedFileIndex`. It may miss
-            some. Its `top_k` gets the input features of the output layer. None, the default,
-            uses the exact `top_k` of the layer, which takes O(num_classes) time per example.
+            some. Its `top_k` gets `layer.queries` of the output layer's inputs. None, the
+            default, uses the exact `top_k` of the layer, which takes O(num_classes) time per
+            example.
         batch_size: Batch size for arrays; 32 by default, as in Keras.
         verbose: As in `predict`.
         positions: None, the default, returns a result for each position of a sequence. "last"
@@ -114,7 +120,7 @@ def predict_top_k(
         allowed = class_ids("allowed", allowed)
     sparse = exclude if hasattr(exclude, "tocsr") else None
     if exclude is not None:
-        exclude = class_rows("exclude", exclude)
+        exclude = ragged_class_ids("exclude", exclude)
         _require_rows(x, exclude)
         x = {"x": x, "exclude": exclude}
     with model.distribute_strategy.scope():
@@ -154,7 +160,7 @@ def _require_rows(x: Any, exclude: tf.Tensor | tf.RaggedTensor) -> None:
         raise ValueError(
             f"`exclude` requires arrays as `x`. Received `exclude` with x={type(x).__name__}, "
             "whose order and number of examples are not known. Pass arrays as `x`; or call "
-            "`top_k` of the output layer with its input features, batch by batch."
+            "`top_k` of the output layer with its queries, batch by batch."
         )
     if any(one.shape[0] != exclude.shape[0] for one in arrays):
         raise ValueError(

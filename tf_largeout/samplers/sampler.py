@@ -194,10 +194,12 @@ class Sampler:
         """Draws classes for one training step, after `prepare`.
 
         Args:
-            features: `[batch, dim]`, the inputs of `layer`. For sequences each position is an
-                example: `[batch * time, dim]`. Static samplers ignore the features.
+            features: `[batch, dim]`, the queries of the layer: its inputs, or with `normalize`
+                or a scale `layer.queries(inputs)`. For sequences each position is an example:
+                `[batch * time, dim]`. Static samplers ignore the features.
             labels: int64 `[batch, num_labels]`, padded with -1.
-            layer: The layer that built this sampler.
+            layer: The classes, and seeds. In a step, it is not the Keras layer that built this
+                sampler, but a `Head` of it, with the attributes of a `ClassLayer`.
             previous: For samplers with `uses_previous`: int64 `[batch]`, the label of the
                 previous position of the sequence, or -1. None if there are no sequences.
             in_step: Whether this is a training step; outside of one, it does not `prepare`.

@@ -4,11 +4,12 @@ import inspect
 import logging
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import keras
 
 from tf_largeout import keras_internals
+from tf_largeout.classes.class_scorer import ClassScorer
 
 _ROW_SPARSE = {"SGD": "LazySGD", "Adagrad": "LazyAdagrad"}  # for all others: LazyAdam
 _UNLISTED_METRICS = ("accuracy", "acc", "crossentropy", "ce")  # depend on the shapes of labels
@@ -17,7 +18,15 @@ _with_other_loss: weakref.WeakSet[Any] = weakref.WeakSet()
 _with_keras_metrics: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-OutputLayer: TypeAlias = keras.layers.Layer  # a `ClassOutput`
+class OutputLayer(Protocol):
+    """What the checks need to know of a layer, a `ClassOutput`."""
+
+    name: str
+    num_classes: int
+    class_matrix: ClassScorer
+    sampler: Any
+
+    def row_variables(self) -> list[keras.Variable]: ...
 
 
 def check_compiled(layer: OutputLayer, model: keras.Model, training: bool | None) -> None:

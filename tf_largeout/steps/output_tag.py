@@ -10,7 +10,7 @@ true logits.
 import dataclasses
 import functools
 import threading
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import keras
 import tensorflow as tf
@@ -54,6 +54,25 @@ class Ranking:
         self.value = self.given or self.of_loss or "logit"
 
 
+class StepSampler(Protocol):
+    """What a step needs of a sampler, a `tf_largeout.samplers.Sampler`."""
+
+    searches: bool
+    uses_previous: bool
+
+    @property
+    def counts_are(self) -> str: ...
+
+    def sample(
+        self,
+        features: TensorLike,
+        labels: TensorLike,
+        layer: "Head",
+        previous: TensorLike | None = None,
+        in_step: bool = True,
+    ) -> Sample: ...
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Head:
     """What the steps of an output layer need of it, and what its sampler gets as `layer`.
@@ -64,7 +83,7 @@ class Head:
     name: str
     class_matrix: ClassScorer
     ranking: Ranking
-    sampler: Any = None  # a `tf_largeout.samplers.Sampler`
+    sampler: StepSampler | None = None
     seed_state: keras.Variable | None = None
 
     @property
@@ -204,7 +223,7 @@ class SampledTag(OutputTag):
             if sampled:
                 selected = arguments["features"], arguments["labels"]
                 arguments["sample"] = self.draw(labels, rows, *selected)
-        return SampledStep(**arguments)
+        return self.step_class(**arguments)
 
     def draw(
         self, labels: Labels, rows: SelectedRows | None, features: tf.Tensor, selected: Labels
@@ -214,7 +233,7 @@ class SampledTag(OutputTag):
         A sampler that searches by features does so only for these examples. Other samplers draw
         for all examples, because some draws depend on the position of the example in the batch.
         """
-        sampler = self.head.sampler
+        sampler: StepSampler = self.head.sampler  # type: ignore[assignment]  # not None
         for_all = sampler.uses_previous or not sampler.searches
         if rows is not None and for_all:
             features, selected = self.queries, labels

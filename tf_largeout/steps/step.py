@@ -432,11 +432,16 @@ class SampledStep(Step):
         `explicit`, int64 `[n]`, are distinct classes to score for every example in addition. If
         such a class is also drawn, the draw has no effect. The others are as in `SampledLoss`.
         """
+        if self.sample is None:
+            raise ValueError(
+                f"The step of layer '{self.layer_name}' has no sampled classes. Give the layer "
+                "a sampler, and make the step with training=True."
+            )
         scored = score_candidates(
             self.classes,
             self.features,
             self.labels.ids,
-            self.sample,  # type: ignore[arg-type]  # not None
+            self.sample,
             remove_accidental_hits,
             explicit,
             self.counts_are,
