@@ -140,7 +140,7 @@ def _require_index(index: Any) -> None:
         "`index` must be an index with a method `top_k`, or None for the exact search of the "
         f"layer. Received: index={index!r} (of type {type(index).__name__}). Build one from "
         "the layer: tf_largeout.retrieval.InvertedFileIndex().build(layer.class_embeddings(), "
-        "layer.bias)."
+        "layer.class_biases())."
     )
 
 

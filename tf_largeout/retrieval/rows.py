@@ -332,7 +332,7 @@ def rows_of(name: str, value: TensorLike, dim: int | None = None) -> tf.Tensor:
     if isinstance(value, keras.layers.Layer):
         raise ValueError(
             f"`{name}` must be an array of rows. Received: layer '{value.name}'. Pass "
-            "`layer.class_embeddings()`, and `layer.bias` as well if it has one."
+            "`layer.class_embeddings()`, and `layer.class_biases()` for `bias`."
         )
     shape = f"[n, {'dim' if dim is None else dim}]"
     rows = as_float32(name, value, shape)
