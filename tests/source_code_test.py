@@ -34,7 +34,7 @@ ARROWS = {
     "keras_internals": set(),
     "sampled_values": set(),
     "ops": {"checks", "types", "version"},
-    "variables": {"distribute", "keras_internals", "types"},
+    "variables": {"keras_internals", "types"},
     "classes": {"arguments", "checks", "keras_internals", "ops", "types", "variables"},
     "steps": {
         "checks",
@@ -143,7 +143,7 @@ ARROWS = {
     },
     "serving": {"arguments", "checks", "classes", "layers", "retrieval", "steps", "version"},
     "datasets": {"arguments", "atomic_file"},
-    "distribute": {"arguments", "ops"},
+    "distribute": {"arguments", "ops", "variables"},
 }
 NOT_INSTALLED = {"benchmarks", "build_tools", "examples", "lab", "tests"}
 PRIVATE = ("tensorflow.python", "tensorflow.compat", "keras.src", "keras.legacy", "tf_keras")

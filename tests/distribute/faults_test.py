@@ -16,7 +16,7 @@ CONNECTS = """
 import sys
 import tensorflow as tf
 import tf_largeout as tflo
-from tf_largeout.distribute import cluster
+from tf_largeout.variables import cluster
 tflo.distribute.connect(sys.argv[1:], timeout_s=60)
 with tf.device(cluster.device(0)):
     held = tf.Variable(tf.zeros([1 << 28], tf.uint8))

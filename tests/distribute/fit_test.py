@@ -6,8 +6,8 @@ import tensorflow as tf
 
 import tf_largeout as tflo
 from tests.distribute import trainer_process
-from tf_largeout.distribute import cluster
 from tf_largeout.distribute.local_servers import local_servers
+from tf_largeout.variables import cluster
 
 STEPS, BATCH = 60, 32
 

@@ -7,8 +7,9 @@ from concurrent import futures
 
 import tensorflow as tf
 
-from tf_largeout.distribute import cluster, peers
+from tf_largeout.distribute import peers
 from tf_largeout.ops import process_ops
+from tf_largeout.variables import cluster
 
 # TensorFlow's job names of this process, without and with asynchronous trainers.
 _OWN_JOB, _COORDINATOR_JOB = "localhost", "chief"

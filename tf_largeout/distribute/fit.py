@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
-from tf_largeout.distribute import cluster
+from tf_largeout.variables import cluster
 
 DatasetFunction = Callable[[tf.Tensor], tf.data.Dataset]
 

@@ -19,8 +19,9 @@ from typing import NoReturn
 
 import tensorflow as tf
 
-from tf_largeout.distribute import cluster, peers
+from tf_largeout.distribute import peers
 from tf_largeout.ops import process_ops
+from tf_largeout.variables import cluster
 
 _NOTICE = """\
 This server runs any program that it receives at its port: TensorFlow has no passwords. It

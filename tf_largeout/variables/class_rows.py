@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.distribute import cluster
 from tf_largeout.types import Initializer, InitializerLike, Shape
+from tf_largeout.variables import cluster
 from tf_largeout.variables.initializers import PartInitializer, has_parts
 
 _PIECE_BYTES = 2**26  # that `take_rows` copies at a time
