@@ -7,7 +7,8 @@ from tf_largeout.sampled_values import HeadAndTail, SampledValues
 from tf_largeout.samplers.counted_samplers import BigramSampler, UnigramSampler
 from tf_largeout.samplers.hard_negative_sampler import HardNegativeSampler
 from tf_largeout.samplers.inverted_file_sampler import InvertedFileSampler
-from tf_largeout.samplers.sampler import Sampler, get
+from tf_largeout.samplers.names import get
+from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.samplers.static_samplers import (
     LogUniformSampler,
     StaticSampler,

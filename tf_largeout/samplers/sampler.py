@@ -1,4 +1,4 @@
-"""The base class of all samplers, samplers by name, and which of them can be a tail."""
+"""The base class of all samplers, their names, and which of them can be a tail."""
 
 import contextlib
 import copy
@@ -8,10 +8,9 @@ from typing import Any, Protocol, TypeVar
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import is_whole, seed_or_none, whole_number
+from tf_largeout.arguments import seed_or_none, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.lazy_names import import_papers
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
 from tf_largeout.types import Config, InitializerLike, TensorLike
@@ -299,50 +298,6 @@ def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
     return is_shared and not sampler.searches and cls.rows_changed is Sampler.rows_changed
 
 
-def get(
-    identifier: Sampler | Config | str | None, num_classes: int | None = None
-) -> Sampler | None:
-    """Returns the sampler for an identifier, as `keras.losses.get` does for losses.
-
-    Args:
-        identifier: None or a `Sampler`, returned as it is; a name such as "uniform" for a
-            sampler with its default arguments; or a serialized sampler.
-        num_classes: A sampler created by name draws at most half of this number of classes;
-            None for no bound.
-
-    Raises:
-        ValueError: If the identifier is unknown, or is "unigram", which needs counts.
-    """
-    if identifier is None or isinstance(identifier, Sampler):
-        return identifier
-    if isinstance(identifier, str):
-        if identifier not in BY_NAME:
-            import_papers()
-        if identifier in BY_NAME:
-            return _by_name(identifier, num_classes)
-    if isinstance(identifier, dict):
-        sampler = keras.saving.deserialize_keras_object(identifier)
-        if isinstance(sampler, Sampler):
-            return sampler
-    if isinstance(identifier, type) and issubclass(identifier, Sampler):
-        raise ValueError(
-            f"`sampler` must be a sampler, not its class. Pass {identifier.__name__}(...)."
-        )
-    if is_whole(identifier):
-        raise ValueError(
-            "`sampler` must be a sampler, its name or None. Received: "
-            f"sampler={identifier!r}. To draw {identifier} classes, pass "
-            f"tf_largeout.samplers.UniformSampler({identifier}) or another sampler."
-        )
-    import_papers()
-    raise ValueError(
-        f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "
-        f"its serialized config, or one of the names {sorted(set(BY_NAME) - NEED_COUNTS)}. "
-        "UnigramSampler, BernoulliSampler and BigramSampler have no names, because they need "
-        "the counts of the labels: pass e.g. UnigramSampler(num_sampled, counts=...)."
-    )
-
-
 def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sampler:
     """Returns a copy of a sampler, not built, with another `num_sampled`.
 
@@ -351,7 +306,7 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
     names = {name for name, sampler in BY_NAME.items() if may_be_tail(sampler)}
     tail = identifier
     if isinstance(tail, str) and tail in names:
-        tail = _by_name(tail)
+        tail = by_name(tail)
     elif isinstance(tail, dict):
         tail = keras.saving.deserialize_keras_object(tail)
     if not isinstance(tail, Sampler) or not may_be_tail(tail):
@@ -372,7 +327,7 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
     return tail
 
 
-def _by_name(name: str, num_classes: int | None = None) -> Sampler:
+def by_name(name: str, num_classes: int | None = None) -> Sampler:
     """Returns the sampler of a name, with a smaller `num_sampled` if there are few classes."""
     if name in NEED_COUNTS:
         raise ValueError(
