@@ -14,7 +14,7 @@ from lab.shared.methods import METHODS
 def test_methods_of_notes_race_and_are_tuned_in_their_own_processes(tmp_path):
     arguments = "--task synthetic --methods taylor ours --seconds 0.5 --sample 50"
     # With the default rate, more steps in this time can make the weights singular.
-    arguments += " --set dim=16 class_rate=200"
+    arguments += " --set dim=16 --set class_rate=200"
     paths = ["--out", str(tmp_path), "--json", str(tmp_path / "report.json")]
     race.main([*arguments.split(), *paths], METHODS)
     methods = json.loads((tmp_path / "report.json").read_text())["methods"]
