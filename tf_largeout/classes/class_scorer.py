@@ -147,6 +147,10 @@ class ClassScorer:
         """Returns all embeddings, `[num_classes, dim]`, without the biases."""
         raise self._missing("values")
 
+    def biases(self) -> tf.Tensor | None:
+        """Returns the biases of all classes, `[num_classes]`; None without biases."""
+        return None
+
     def logits(self, features: tf.Tensor) -> tf.Tensor:
         """Returns the logits of all classes, in the dtype of the features `[..., dim]`.
 
@@ -398,6 +402,9 @@ class RowScorer(ClassScorer):
 
     def values(self) -> tf.Tensor:
         return self.source.values()
+
+    def biases(self) -> tf.Tensor | None:
+        return self.source.biases()
 
     def logits(self, features: tf.Tensor) -> tf.Tensor:
         return self.form.scores(self.source.logits(features))

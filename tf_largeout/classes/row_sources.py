@@ -193,8 +193,8 @@ class Table(RowTable):
         bias: Keras variable `[n]`, or None.
         unit_rows: As above.
         is_packed: Whether `top_k` reads a copy with 8 bits per number, for rows that no longer
-            change. The first search makes the copy, which takes as long as a few
-            searches. Results are bit-identical.
+            change. The first search makes the copy, which takes as long as a few searches.
+            Results are bit-identical.
 
     Raises:
         ValueError: If rows in bfloat16 are on a GPU.
@@ -417,9 +417,7 @@ class RowSource:
         tables = self.shards()
         if len(tables) == 1 and not (self.is_rounded or tables[0].unit_rows):
             return tables[0].variables()
-        biases = [table.bias.value for table in tables if table.bias is not None]
-        bias = joined(biases, axis=0) if biases else None
-        return new_rows(self.values(), bias, self.owner).as_products()
+        return new_rows(self.values(), self.biases(), self.owner).as_products()
 
     def read(self, first: int, end: int) -> tuple[tf.Tensor, tf.Tensor | None]:
         """Returns a range of the rows, float32 `[n, dim]`, and of the biases or None."""
@@ -441,6 +439,13 @@ class RowSource:
     def values(self) -> tf.Tensor:
         """Returns all rows, `[num_classes, dim]`."""
         return joined([table.values() for table in self.tables()], axis=0)
+
+    def biases(self) -> tf.Tensor | None:
+        """See `ClassScorer.biases`. It reads no rows."""
+        if not self.has_bias:
+            return None
+        biases: list[Any] = [table.bias for table in self._tables]
+        return joined([tf.convert_to_tensor(bias.value) for bias in biases], axis=0)
 
     def logits(self, queries: tf.Tensor) -> tf.Tensor:
         """See `ClassScorer.logits`."""

@@ -69,8 +69,7 @@ class TowerRows(RowSource):
 
     def as_products(self) -> Products:
         """See `ClassScorer.as_products`: new variables with the computed rows."""
-        bias = None if self._bias is None else self._bias.value
-        return new_rows(self.values(), bias, self.owner).as_products()
+        return new_rows(self.values(), self.biases(), self.owner).as_products()
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
         distinct, places = tf.unique(tf.reshape(ids, [-1]))

@@ -35,8 +35,8 @@ class ClassOutput(keras.layers.Layer):
     """Base of the layers that score many classes, one logit per class.
 
     A subclass creates `class_matrix` in `build`, with `width_of` and `add_class_weight`. If its
-    losses need more than a `Step` has, it sets `tag_class`. If its scores are
-    inner products, `class_matrix` is a `RowScorer`; otherwise it is another `ClassScorer`.
+    losses need more than a `Step` has, it sets `tag_class`. If its scores are inner products,
+    `class_matrix` is a `RowScorer`; otherwise it is another `ClassScorer`.
 
     Call arguments:
         features: `[batch, dim]` or `[batch, ..., dim]`; integers are cast to floats.
@@ -369,10 +369,8 @@ class ClassOutput(keras.layers.Layer):
         shards too.
         """
         self._require_built("class_biases")
-        rows = self.class_matrix.product_rows()
-        if rows is None or not rows.has_bias:
-            return None
-        return tf.concat([table.variables()[1] for table in rows.tables()], axis=0)
+        biases = self.class_matrix.biases()
+        return None if biases is None else tf.cast(biases, tf.float32)
 
     def score_bound(self, largest: Callable[[str, tf.Tensor], float]) -> float:
         """Returns s: neither scores of features h nor sums of terms exceed `s (1 + sum |h_i|)`.

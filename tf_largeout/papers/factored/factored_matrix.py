@@ -57,7 +57,7 @@ class FactoredMatrix(ClassScorer):
         return self._mixed(self._table.current())[:, : self.dim]
 
     def biases(self) -> tf.Tensor | None:
-        """Returns the biases of all classes, `[num_classes]`, or None. Changes no variable."""
+        """See `ClassScorer.biases`. Changes no variable."""
         if not self.has_bias:
             return None
         column = slice(self.dim, None)
