@@ -51,7 +51,7 @@ def whole_number(
 def whole_number(
     name: str, value: Any, least: int = 1, or_none: bool = False, most: int = 2**63 - 1
 ) -> int | None:
-    """Returns an argument as an int of 64 bits, or None with `or_none`; else a ValueError."""
+    """Returns an argument as a 64-bit int, or None with `or_none`; raises a ValueError."""
     if or_none and value is None:
         return None
     if is_whole(value) and least <= value <= most:

@@ -2,9 +2,9 @@
 
 No public interface returns these values. The functions read the call stack, private attributes,
 and the names of internal objects. All of these may change with any release. A docstring states
-what its function relies on, unless the code shows it. tests/keras_internals_test.py has a test
-for each function, which fails if Keras changes. It also compares the private methods of Keras
-that our classes override with the list in tests/source_tree.py.
+what its function relies on, unless the code shows it. tests/keras_internals_test.py tests each
+function, so a change of Keras makes a test fail. Another test compares the private methods of
+Keras that our classes override with the list in tests/source_tree.py.
 
 Tested with Keras 3.12, 3.13, 3.14 and 3.15 on TensorFlow 2.21, and with Keras 3.15 on
 TensorFlow 2.18, 2.19 and 2.20.

@@ -82,7 +82,7 @@ class ClassChange:
             set_rows(after, len(self.kept), tf.cast(last, after.dtype))
 
     def copy(self, before: keras.Variable, after: keras.Variable) -> None:
-        """Copies a variable that has the same shape before and after; others: a ValueError."""
+        """Copies a variable. If the shapes differ, it raises a ValueError."""
         if tuple(before.shape) != tuple(after.shape):
             raise ValueError(
                 f"Variable '{before.path}' has the shape {tuple(before.shape)} in a model of "

@@ -104,7 +104,7 @@ class TiedEmbeddings:
             raise ValueError(self._not_one_variable(self.layer.embeddings))
 
     def serialize(self) -> Config:
-        """Returns the config of the layer, marked as shared; a ValueError for a table."""
+        """Returns the config of the layer, marked as shared. A table raises a ValueError."""
         if self.layer is None:
             raise ValueError(
                 f"Layer '{self._owner}' was given a table, and a config cannot say to which "
@@ -119,7 +119,7 @@ class TiedEmbeddings:
         return config
 
     def changed_attribute(self, change: ClassChange) -> tuple[keras.layers.Layer, str, int]:
-        """See `ClassOutput.changed_attributes`; a ValueError if the config cannot do it."""
+        """See `ClassOutput.changed_attributes`; raises a ValueError if there is none."""
         layer: keras.layers.Layer = self.layer
         if layer is None:
             self.serialize()  # raises the error

@@ -29,7 +29,10 @@ _TRAINER_IS_GONE = (
 
 
 def claim(path: str, device: str, address: str, own_address: str) -> None:
-    """Writes this trainer's address to the `path` of a server; a RuntimeError if it is used."""
+    """Writes the address of this trainer to the `path` of a server on `device`.
+
+    It raises a RuntimeError if another trainer uses the server.
+    """
     with tf.device(device):
         if tf.io.matching_files(path).shape[0]:
             other = tf.io.read_file(path).numpy().decode().strip()
@@ -49,7 +52,7 @@ def trainer(path: pathlib.Path) -> str | None:
 def await_server(address: str, timeout_s: float) -> str:
     """Waits for a server, and returns the address from which this machine reaches it.
 
-    An OSError says if it does not answer in time, or is not a TensorFlow server.
+    It raises an OSError if it gets no answer in time, or none of a TensorFlow server.
     """
     end, connection = time.monotonic() + timeout_s, None
     while connection is None:

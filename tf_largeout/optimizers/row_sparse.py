@@ -353,8 +353,8 @@ def _check_finite_by_rows(
 ) -> tf.Tensor:
     """The `check_finite` of a `LossScaleOptimizer`, which reads only the rows of gradients.
 
-    That of Keras converts `IndexedSlices` to a boolean tensor of the variable's shape, and
-    checks only the first replica. Here, the gradients of all replicas must be finite.
+    Keras's method converts `IndexedSlices` to a boolean tensor of the variable's shape, and
+    checks only the first replica. This method checks the gradients of all replicas.
     """
     inner = self.inner_optimizer
     parts = getattr(inner, "optimizers", [inner])  # of a MultiOptimizer

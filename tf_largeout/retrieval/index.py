@@ -164,8 +164,8 @@ class Index(abc.ABC, Generic[SearchT]):
             The index itself.
 
         Raises:
-            ValueError: If their shapes are wrong, there are no rows, a number is not finite, or
-                the tables of an `LSHIndex` need more memory than the machine has.
+            ValueError: If a shape is wrong, if there are no rows, or if a number is not finite.
+                Also if the tables of an `LSHIndex` need more memory than the machine has.
         """
         search = self._fitted(self._kind.of(class_embeddings, bias))
         with self._changes:
@@ -365,7 +365,8 @@ class MeasuredIndex(Index[SearchT]):
             The index itself.
 
         Raises:
-            ValueError: As `Index.build`; or if there are no queries or their shape is wrong.
+            ValueError: As in `Index.build`. Also if there are no queries, or their shape is
+                wrong.
         """
         rows = Rows.of(class_embeddings, bias)
         if self._measures or queries is not None:

@@ -265,8 +265,8 @@ class SearchStart:
     def build(self, sampler: Sampler, layer: ClassLayer) -> None:
         """Adds to `layer` the weight `[number of the next step, step of the start or -1]`.
 
-        And without a given step `[2, 64]`: labels of the first batch, and how often each of
-        them has occurred again.
+        If no step is given, it also adds a weight `[2, 64]`: labels of the first batch, and how
+        often each of them has occurred again.
         """
         if self.step == 0:
             return

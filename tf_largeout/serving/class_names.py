@@ -13,7 +13,7 @@ ClassNames = Sequence[str] | str | os.PathLike[str]
 
 
 def write(class_names: ClassNames, num_classes: int, folder: str) -> tf.saved_model.Asset:
-    """Writes `FILE`, a line per class, and returns it as an asset; errors as in `export`."""
+    """Writes `FILE`, a line per class, and returns it as an asset. See `export` for errors."""
     path, count = os.path.join(folder, FILE), 0
     try:
         with open(path, "w", encoding="utf-8", newline="\n") as file:

@@ -282,7 +282,7 @@ class ListedProducts:
 def indexed_classes(scorer: ClassScorer, index: Any, ops: str, quantize: bool) -> ClassScores:
     """Returns a search by a `ListIndex` for the ops "core", or a `ServedIndex` for "custom".
 
-    A ValueError says if the index has other class rows, or there is no such export.
+    It raises a ValueError if the index has other class rows, or if there is no such export.
     """
     scorer, form = scorer.frozen(), scorer.form
     rows = scorer.require_rows(f"index={index!r}", form.rank_by)

@@ -100,7 +100,7 @@ class Endpoints:
 
 
 def output_layer_of(model: keras.Model, specs: Any) -> ClassOutput:
-    """Returns the layer of the output of `model`; a ValueError unless it is a `ClassOutput`."""
+    """Returns the output layer of `model`; raises a ValueError if it is no `ClassOutput`."""
     found: list[ClassOutput] = []
 
     @tf.function(input_signature=[specs], autograph=False)
