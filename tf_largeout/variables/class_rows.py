@@ -19,8 +19,9 @@ from tf_largeout.variables.initializers import PartInitializer, has_parts
 
 _PIECE_BYTES = 2**26  # that `take_rows` copies at a time
 _BLOCK = 2**24  # values that are float32 at a time
-_TABLE, _SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
+TABLE, SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
 _ROUNDED = "_largeout_bfloat16_rows"
+SPARSE = "_largeout_sparse_gradients"
 _log = logging.getLogger("tf_largeout")
 
 
@@ -116,12 +117,14 @@ class ShardedTable:
 
     def __init__(self, name: str, shards: Sequence[keras.Variable]) -> None:
         self.name, self.shards = name, tuple(shards)
-        self._ends = np.cumsum([shard.shape[0] for shard in self.shards]).tolist()
+        counts = [getattr(shard, "num_rows", shard.shape[0]) for shard in self.shards]
+        self._ends = np.cumsum(counts).tolist()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the table, `[n, ...]`."""
-        return (self._ends[-1], *self.shards[0].shape[1:])
+        """The shape of the table, `[n, ...]`; n is 0 for `SlotOnDemand`s without rows."""
+        num_rows = sum(shard.shape[0] for shard in self.shards)
+        return (num_rows, *self.shards[0].shape[1:])
 
     @property
     def path(self) -> str:
@@ -142,6 +145,13 @@ class ShardedTable:
         """Sets all rows to an array `[n, ...]`, also in a file, one variable at a time."""
         for shard, rows in self.spans():
             shard.assign(values[rows])
+        if isinstance(self.shards[0], SlotOnDemand) and self.shape[0]:
+            self.create_rows()
+
+    def create_rows(self) -> None:
+        """Creates the rows of `SlotOnDemand`s that have none, so that all shards have rows."""
+        for shard in self.shards:
+            shard.create_rows()
 
     def numpy(self) -> np.ndarray:
         """Returns all rows, in the memory of this process."""
@@ -198,7 +208,7 @@ def create_table(name: str, shards: Sequence[keras.Variable]) -> ShardedTable:
     """Creates a `ShardedTable`, which `table_of` then returns for each of its variables."""
     found = ShardedTable(name, shards)
     for shard in shards:
-        setattr(shard, _TABLE, found)
+        setattr(shard, TABLE, found)
     return found
 
 
@@ -210,18 +220,97 @@ def bounds(num_rows: int, num_shards: int) -> list[tuple[int, int]]:
 
 def table_of(variable: Any) -> ShardedTable | None:
     """Returns the table of which a variable is a shard, or None."""
-    return getattr(variable, _TABLE, None)
+    return getattr(variable, TABLE, None)
 
 
 def is_shard(variable: Any) -> bool:
     """Returns whether `variable` is a shard of a table, or a slot of a shard."""
-    return table_of(getattr(variable, _SLOT_OF, variable)) is not None
+    return table_of(getattr(variable, SLOT_OF, variable)) is not None
 
 
-def mark_slot(slot: keras.Variable, variable: Any) -> None:
-    """Marks a slot of an optimizer, so that it is joined to a table like its `variable`."""
-    if hasattr(variable, _TABLE):
-        setattr(slot, _SLOT_OF, variable)
+def mark_sparse(weight: keras.Variable) -> keras.Variable:
+    """Marks a variable whose gradients are usually sparse, and returns it."""
+    setattr(weight, SPARSE, True)
+    return weight
+
+
+class OnDemand:
+    """Saves and restores slots on demand in checkpoints, for all numbers of shards.
+
+    A checkpoint has an array without rows, and the rows as a child, `rows`, if they exist.
+    Checkpoints of older versions have all rows in the array. A subclass has `shape`, `dtype`,
+    `assign`, `create_rows` and `saved_rows`, the object that has the rows.
+    """
+
+    _restores_rows = False
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        children = super()._trackable_children(save_type, **kwargs)
+        if save_type == "checkpoint" and self.shape[0]:
+            return {**children, "rows": self.saved_rows()}
+        return children
+
+    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
+        if name != "rows":
+            return super()._lookup_dependency(name, cached_dependencies)
+        self._restores_rows = True
+        self.create_rows()
+        return self.saved_rows()
+
+    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        return {"VARIABLE_VALUE": tf.zeros((0, *self.shape[1:]), self.dtype)}
+
+    def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> None:
+        if not self._restores_rows:
+            self.assign(restored_tensors["VARIABLE_VALUE"])
+        self._restores_rows = False
+
+
+class SlotOnDemand(OnDemand, keras.Variable):
+    """A slot of zeros `[n, ...]` of an optimizer, which has no rows until it needs them.
+
+    Without rows, its shape is `[0, ...]`, in memory and in files. `create_rows` creates them,
+    and so do values other than 0 in a file. The static shape of `value` is `[None, ...]`, so
+    that functions can be traced before or after that. Under a strategy, it always has rows.
+    """
+
+    num_rows: int
+
+    def saved_rows(self) -> Any:
+        """Returns the object that a checkpoint saves if there are rows."""
+        return self.value
+
+    def _initialize(self, value: Any) -> None:
+        self.num_rows = self._shape[0]
+        if tf.distribute.has_strategy():
+            super()._initialize(value)
+            return
+        self._shape = (0, *self._shape[1:])
+        self._value = tf.Variable(
+            tf.zeros(self._shape, self._dtype),
+            trainable=False,
+            name=self.name,
+            shape=(None, *self._shape[1:]),
+        )
+
+    def create_rows(self) -> None:
+        """Creates the rows, also while a function is traced, if there are none."""
+        if not self._shape[0]:
+            self._shape = (self.num_rows, *self._shape[1:])
+            with tf.init_scope(), tf.device(self.value.device):
+                self.value.assign(tf.zeros(self._shape, self._dtype))
+
+    def assign(self, value: Any) -> tf.Tensor:
+        """Sets all rows. A value without rows means zeros; zeros create no rows."""
+        value = tf.convert_to_tensor(value, self._dtype)
+        if not self._shape[0]:
+            fits = value.shape[1:] == self.shape[1:] and value.shape[0] in (0, self.num_rows)
+            if fits and tf.executing_eagerly() and not tf.reduce_any(value != 0):
+                return value
+            self.create_rows()
+        if value.shape[0] == 0:
+            value = tf.zeros(self._shape, self._dtype)
+        return super().assign(value)
 
 
 def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | ShardedTable]:
@@ -232,11 +321,11 @@ def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | Sh
     variables = list(variables)
     slots: dict[int, list[keras.Variable]] = {}
     for one in variables:
-        if hasattr(one, _SLOT_OF):
-            slots.setdefault(id(getattr(one, _SLOT_OF)), []).append(one)
+        if hasattr(one, SLOT_OF):
+            slots.setdefault(id(getattr(one, SLOT_OF)), []).append(one)
     found: list[keras.Variable | ShardedTable] = []
     for one in variables:
-        reference = getattr(one, _SLOT_OF, one)
+        reference = getattr(one, SLOT_OF, one)
         table = table_of(reference)
         if table is None:
             found.append(one)

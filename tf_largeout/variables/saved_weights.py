@@ -281,8 +281,62 @@ def _slices(table: ShardedTable) -> Any:
     """
     if not hasattr(table, _SLICES):
         values = [shard.value for shard in table.shards]
-        setattr(table, _SLICES, sharded_variable(values, table.name))
+        if isinstance(table.shards[0], class_rows.SlotOnDemand):
+            setattr(table, _SLICES, _SlotsOnDemand(table))
+        else:
+            setattr(table, _SLICES, sharded_variable(values, table.name))
     return getattr(table, _SLICES)
+
+
+class _SlotsOnDemand(class_rows.OnDemand, tf.Module):
+    """The `SlotOnDemand`s of all shards of a table, in a checkpoint."""
+
+    def __init__(self, table: ShardedTable) -> None:
+        super().__init__()
+        self._table = table
+        vars(self)["_rows"] = _Rows(table)  # not tracked
+
+    @property
+    def shape(self) -> Shape:
+        return self._table.shape
+
+    @property
+    def dtype(self) -> str:
+        return self._table.dtype
+
+    def assign(self, values: tf.Tensor) -> None:
+        self._table.assign(values)
+
+    def create_rows(self) -> None:
+        self._table.create_rows()
+
+    def saved_rows(self) -> Any:
+        return self._rows
+
+
+class _Rows(tf.Module):
+    """Rows of several variables that TensorFlow saves as slices, each on its device.
+
+    `sharded_variable` would need variables of a static shape.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        super().__init__()
+        self._table = table
+
+    def _serialize_to_tensors(self) -> dict[str, dict[str, tf.Tensor]]:
+        table = self._table
+        slices: dict[str, tf.Tensor] = {}
+        for shard, rows in table.spans():
+            begin, size = [rows.start] + [0] * (len(table.shape) - 1), list(shard.shape)
+            info = tf.Variable.SaveSliceInfo(table.name, list(table.shape), begin, size)
+            slices[info.spec] = tf.convert_to_tensor(shard.value)
+        return {"VARIABLE_VALUE": slices}
+
+    def _restore_from_tensors(self, restored: dict[str, dict[str, tf.Tensor]]) -> None:
+        slices = restored["VARIABLE_VALUE"].values()
+        for (shard, _), values in zip(self._table.spans(), slices, strict=True):
+            shard.assign(values)
 
 
 def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
