@@ -25,12 +25,11 @@ KERAS_OVERRIDES = {
         "_initialize",
         "_lookup_dependency",
         "_restore_from_tensors",
-        "_serialize_to_tensors",
-        "_trackable_children",
     },
     "tf_largeout/variables/saved_weights.py": {
-        "_restore_from_tensors",
+        "_gather_saveables_for_checkpoint",
         "_serialize_to_tensors",
+        "_trackable_children",
     },
 }
 

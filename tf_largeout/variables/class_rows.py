@@ -235,34 +235,25 @@ def mark_sparse(weight: keras.Variable) -> keras.Variable:
 
 
 class OnDemand:
-    """Saves and restores slots on demand in checkpoints, for all numbers of shards.
+    """Restores slots on demand from checkpoints, for all numbers of shards.
 
-    A checkpoint has an array without rows, and the rows as a child, `rows`, if they exist.
-    Checkpoints of older versions have all rows in the array. A subclass has `shape`, `dtype`,
+    A checkpoint has an array of all rows, or without rows. If there are several shards, the
+    array has no rows, and the rows are a child, `rows`, if there are any. A subclass has
     `assign`, `create_rows` and `saved_rows`, the object that has the rows.
     """
 
     _restores_rows = False
 
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        children = super()._trackable_children(save_type, **kwargs)
-        if save_type == "checkpoint" and self.shape[0]:
-            return {**children, "rows": self.saved_rows()}
-        return children
-
     def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
         if name != "rows":
-            return super()._lookup_dependency(name, cached_dependencies)
+            return super()._lookup_dependency(name, cached_dependencies)  # type: ignore[misc]
         self._restores_rows = True
-        self.create_rows()
-        return self.saved_rows()
-
-    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
-        return {"VARIABLE_VALUE": tf.zeros((0, *self.shape[1:]), self.dtype)}
+        self.create_rows()  # type: ignore[attr-defined]
+        return self.saved_rows()  # type: ignore[attr-defined]
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> None:
         if not self._restores_rows:
-            self.assign(restored_tensors["VARIABLE_VALUE"])
+            self.assign(restored_tensors["VARIABLE_VALUE"])  # type: ignore[attr-defined]
         self._restores_rows = False
 
 
@@ -270,14 +261,13 @@ class SlotOnDemand(OnDemand, keras.Variable):
     """A slot of zeros `[n, ...]` of an optimizer, which has no rows until it needs them.
 
     Without rows, its shape is `[0, ...]`, in memory and in files. `create_rows` creates them,
-    and so do values other than 0 in a file. The static shape of `value` is `[None, ...]`, so
-    that functions can be traced before or after that. Under a strategy, it always has rows.
+    and so do values other than 0 in a file. Under a strategy, it always has rows.
     """
 
     num_rows: int
 
     def saved_rows(self) -> Any:
-        """Returns the object that a checkpoint saves if there are rows."""
+        """Returns the variable with the rows."""
         return self.value
 
     def _initialize(self, value: Any) -> None:
@@ -286,19 +276,14 @@ class SlotOnDemand(OnDemand, keras.Variable):
             super()._initialize(value)
             return
         self._shape = (0, *self._shape[1:])
-        self._value = tf.Variable(
-            tf.zeros(self._shape, self._dtype),
-            trainable=False,
-            name=self.name,
-            shape=(None, *self._shape[1:]),
-        )
+        super()._initialize(tf.zeros(self._shape, self._dtype))
 
     def create_rows(self) -> None:
         """Creates the rows, also while a function is traced, if there are none."""
         if not self._shape[0]:
             self._shape = (self.num_rows, *self._shape[1:])
             with tf.init_scope(), tf.device(self.value.device):
-                self.value.assign(tf.zeros(self._shape, self._dtype))
+                super()._initialize(tf.zeros(self._shape, self._dtype))
 
     def assign(self, value: Any) -> tf.Tensor:
         """Sets all rows. A value without rows means zeros; zeros create no rows."""

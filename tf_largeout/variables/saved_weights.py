@@ -296,54 +296,24 @@ class _SlotsOnDemand(class_rows.OnDemand, tf.Module):
         self._table = table
         vars(self)["_rows"] = _Rows(table)  # not tracked
 
-    @property
-    def shape(self) -> Shape:
-        return self._table.shape
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        children = super()._trackable_children(save_type, **kwargs)
+        return {**children, "rows": self._rows} if self._table.shape[0] else children
 
-    @property
-    def dtype(self) -> str:
-        return self._table.dtype
+    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        return {"VARIABLE_VALUE": tf.zeros((0, *self._table.shape[1:]), self._table.dtype)}
 
     def assign(self, values: tf.Tensor) -> None:
+        """Sets all rows to those of a checkpoint that is not sharded, or is of old versions."""
         self._table.assign(values)
 
     def create_rows(self) -> None:
+        """Creates the rows of all shards."""
         self._table.create_rows()
 
     def saved_rows(self) -> Any:
+        """Returns the object that a checkpoint saves if there are rows."""
         return self._rows
-
-
-class _Rows(tf.Module):
-    """Rows of several variables that TensorFlow saves as slices, each on its device.
-
-    `sharded_variable` would need variables of a static shape.
-    """
-
-    def __init__(self, table: ShardedTable) -> None:
-        super().__init__()
-        self._table = table
-
-    def _serialize_to_tensors(self) -> dict[str, dict[str, tf.Tensor]]:
-        table = self._table
-        slices: dict[str, tf.Tensor] = {}
-        for shard, rows in table.spans():
-            begin, size = [rows.start] + [0] * (len(table.shape) - 1), list(shard.shape)
-            info = tf.Variable.SaveSliceInfo(table.name, list(table.shape), begin, size)
-            slices[info.spec] = tf.convert_to_tensor(shard.value)
-        return {"VARIABLE_VALUE": slices}
-
-    def _restore_from_tensors(self, restored: dict[str, dict[str, tf.Tensor]]) -> None:
-        slices = restored["VARIABLE_VALUE"].values()
-        for (shard, _), values in zip(self._table.spans(), slices, strict=True):
-            shard.assign(values)
-
-
-def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
-    return [
-        _slices(one) if isinstance(one, ShardedTable) else one
-        for one in class_rows.join_shards(variables)
-    ]
 
 
 def _holder(children: Sequence[Any]) -> tf.Module:
@@ -351,3 +321,26 @@ def _holder(children: Sequence[Any]) -> tf.Module:
     holder = tf.Module()
     holder.list = list(children)
     return holder
+
+
+class _Rows(type(_holder([]).list)):  # type: ignore[misc]
+    """The rows of `SlotOnDemand`s, saved in slices.
+
+    An empty list, because TensorFlow allows that a checkpoint does not have it.
+    """
+
+    def __init__(self, table: ShardedTable) -> None:
+        super().__init__([])
+        self._table = table
+
+    def _gather_saveables_for_checkpoint(self) -> Any:
+        values = [shard.value for shard in self._table.shards]
+        sharded = sharded_variable(values, self._table.name)
+        return sharded._gather_saveables_for_checkpoint()
+
+
+def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
+    return [
+        _slices(one) if isinstance(one, ShardedTable) else one
+        for one in class_rows.join_shards(variables)
+    ]
