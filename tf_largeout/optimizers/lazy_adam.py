@@ -56,9 +56,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             Keras's Adam, because a row is updated only when its class is a label or is drawn.
             1e-2 with a schedule that ends at 0 is often better (docs/guides/optimizers.md).
         beta_1: decay of the first moment for dense gradients. Defaults to 0.9. With 0, there is
-            no first moment. The first moment of class rows and of the table of an `EmbeddingBag`
-            is created at their first dense gradient, such as that of an exact loss. Until then,
-            its shape in `variables` is `[0, ...]`.
+            no first moment. That of class rows and of the table of an `EmbeddingBag` is created
+            at their first dense gradient, such as that of an exact loss. Until then, its shape
+            in `variables` is `[0, ...]`.
         beta_2: decay of the second moment. Defaults to 0.999.
         epsilon: added to the root of v. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay (Loshchilov & Hutter 2017): a row with a
