@@ -37,6 +37,11 @@ def num_bytes(model):
     return sum(np.asarray(one).nbytes for one in model.optimizer.variables)
 
 
+def state(model):
+    tables = [*class_rows.join_shards(model.weights), *model.optimizer.variables]
+    return [np.asarray(one) for one in tables]
+
+
 SAMPLED, EXACT = losses.SampledSoftmaxLoss, losses.SoftmaxLoss
 ROWS = {(1, None), (2, None), (2, "bfloat16")}
 
@@ -122,19 +127,14 @@ def test_a_restored_optimizer_continues_as_the_saved_one(
     restored = way(model, restored, str(tmp_path / "state"))
     if not after and EXACT not in before:
         assert num_bytes(restored) == num_bytes(new_model(shards[1]))
+    for one, expected in zip(state(restored), state(model), strict=True):
+        np.testing.assert_array_equal(one if one.size else 0, expected if expected.size else 0)
+    if shards[0] != shards[1]:
+        return  # the order of sums depends on the shards
     for one in (model, restored):
         train(one, EXACT, EXACT)
-    close = (
-        np.testing.assert_array_equal if shards[0] == shards[1] else np.testing.assert_allclose
-    )
-    tables = [class_rows.join_shards(one.weights) for one in (model, restored)]
-    for one, expected in zip(*tables, strict=True):
-        if "seed" not in one.name:
-            close(
-                np.asarray(expected),
-                np.asarray(one),
-                **{} if shards[0] == shards[1] else {"rtol": 1e-5},
-            )
+    for one, expected in zip(restored.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, expected)
 
 
 @pytest.mark.parametrize("num_shards", [1, 2])
