@@ -18,17 +18,6 @@ KERAS_OVERRIDES = {
         "_apply_weight_decay",
         "_clip_gradients",
         "_lookup_dependency",
-        "_track_variable",
-        "_trackable_children",
-    },
-    "tf_largeout/variables/class_rows.py": {
-        "_initialize",
-        "_lookup_dependency",
-        "_restore_from_tensors",
-    },
-    "tf_largeout/variables/saved_weights.py": {
-        "_gather_saveables_for_checkpoint",
-        "_serialize_to_tensors",
         "_trackable_children",
     },
 }

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, real_number, whole_number
-from tf_largeout.keras_internals import known_variable, slot_of
+from tf_largeout.keras_internals import SlotOnDemand, known_variable, slot_of
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import Config, LearningRate, Variable
@@ -150,7 +150,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         if not step.is_dense:
             beta_1, offset = self.row_beta_1, self.row_step_offset
         momentum = slot_of(self, "momentums", variable) if beta_1 else None
-        if step.is_dense and isinstance(momentum, class_rows.SlotOnDemand):
+        if step.is_dense and isinstance(momentum, SlotOnDemand):
             self._create_rows(momentum, variable)
         row_ops.row_adam(
             variable,
@@ -174,7 +174,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         step = self.step_number(variable)
         momentum = slot_of(self, "momentums", variable)
         velocity = slot_of(self, "velocities", variable)
-        if isinstance(momentum, class_rows.SlotOnDemand):
+        if isinstance(momentum, SlotOnDemand):
             self._create_rows(momentum, variable)
         if self.decay_skipped:
             self._decay_skipped_rows(variable, step)
@@ -193,7 +193,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         else:
             super().update_all(gradient, variable, learning_rate)
 
-    def _create_rows(self, momentum: class_rows.SlotOnDemand, variable: tf.Variable) -> None:
+    def _create_rows(self, momentum: SlotOnDemand, variable: tf.Variable) -> None:
         """Creates the first moment of a variable, and of all shards of its table."""
         table = class_rows.table_of(known_variable(self, variable).of_model)
         if table is None:

@@ -1,5 +1,6 @@
 """`RowSparse`: the base class of the row-sparse optimizers."""
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Iterable, Sequence
@@ -105,7 +106,7 @@ class RowSparse(keras.optimizers.Optimizer):
     ) -> keras.Variable:
         """Creates a slot on the device of `variable`, by default one value per row.
 
-        With `on_demand`, it is a `SlotOnDemand` of zeros.
+        With `on_demand`, it is a `SlotOnDemand` of zeros, which has rows under a strategy.
         """
         options: dict[str, Any] = {
             "shape": variable.shape[:1] if shape is None else shape,
@@ -114,17 +115,18 @@ class RowSparse(keras.optimizers.Optimizer):
             "name": f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
         }
         place = variable.value if isinstance(variable, keras.Variable) else variable
+        has_strategy = tf.distribute.has_strategy()
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
             if not on_demand:
                 slot = self.add_variable(**options)
-            elif tf.distribute.has_strategy():
-                slot = class_rows.SlotOnDemand(**options, trainable=False)
-            else:  # also in a trace, which would initialize it after the first step
-                with tf.init_scope(), devices.device_scope_of(variable):
-                    slot = class_rows.SlotOnDemand(**options, trainable=False)
-            if on_demand:
-                self._track_variable(slot)
+            else:
+                # A trace would initialize the slot after its first step.
+                trace = contextlib.nullcontext() if has_strategy else tf.init_scope()
+                with trace, devices.device_scope_of(variable):
+                    slot = keras_internals.add_slot_on_demand(
+                        self, variable.shape[0], has_strategy, **options
+                    )
         if hasattr(variable, class_rows.TABLE):
             setattr(slot, class_rows.SLOT_OF, variable)
         return slot

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.keras_internals import SlotOnDemand
 from tf_largeout.types import Initializer, InitializerLike, Shape
 from tf_largeout.variables import cluster
 from tf_largeout.variables.initializers import PartInitializer, has_parts
@@ -232,70 +233,6 @@ def mark_sparse(weight: keras.Variable) -> keras.Variable:
     """Marks a variable whose gradients are usually sparse, and returns it."""
     setattr(weight, SPARSE, True)
     return weight
-
-
-class OnDemand:
-    """Restores slots on demand from checkpoints, for all numbers of shards.
-
-    A checkpoint has an array of all rows, or without rows. If there are several shards, the
-    array has no rows, and the rows are a child, `rows`, if there are any. A subclass has
-    `assign`, `create_rows` and `saved_rows`, the object that has the rows.
-    """
-
-    _restores_rows = False
-
-    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
-        if name != "rows":
-            return super()._lookup_dependency(name, cached_dependencies)  # type: ignore[misc]
-        self._restores_rows = True
-        self.create_rows()  # type: ignore[attr-defined]
-        return self.saved_rows()  # type: ignore[attr-defined]
-
-    def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> None:
-        if not self._restores_rows:
-            self.assign(restored_tensors["VARIABLE_VALUE"])  # type: ignore[attr-defined]
-        self._restores_rows = False
-
-
-class SlotOnDemand(OnDemand, keras.Variable):
-    """A slot of zeros `[n, ...]` of an optimizer, which has no rows until it needs them.
-
-    Without rows, its shape is `[0, ...]`, in memory and in files. `create_rows` creates them,
-    and so do values other than 0 in a file. Under a strategy, it always has rows.
-    """
-
-    num_rows: int
-
-    def saved_rows(self) -> Any:
-        """Returns the variable with the rows."""
-        return self.value
-
-    def _initialize(self, value: Any) -> None:
-        self.num_rows = self._shape[0]
-        if tf.distribute.has_strategy():
-            super()._initialize(value)
-            return
-        self._shape = (0, *self._shape[1:])
-        super()._initialize(tf.zeros(self._shape, self._dtype))
-
-    def create_rows(self) -> None:
-        """Creates the rows, also while a function is traced, if there are none."""
-        if not self._shape[0]:
-            self._shape = (self.num_rows, *self._shape[1:])
-            with tf.init_scope(), tf.device(self.value.device):
-                super()._initialize(tf.zeros(self._shape, self._dtype))
-
-    def assign(self, value: Any) -> tf.Tensor:
-        """Sets all rows. A value without rows means zeros; zeros create no rows."""
-        value = tf.convert_to_tensor(value, self._dtype)
-        if not self._shape[0]:
-            fits = value.shape[1:] == self.shape[1:] and value.shape[0] in (0, self.num_rows)
-            if fits and tf.executing_eagerly() and not tf.reduce_any(value != 0):
-                return value
-            self.create_rows()
-        if value.shape[0] == 0:
-            value = tf.zeros(self._shape, self._dtype)
-        return super().assign(value)
 
 
 def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | ShardedTable]:

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.keras_internals import sharded_variable
+from tf_largeout.keras_internals import SlotOnDemand, SlotsOnDemand, sharded_variable
 from tf_largeout.types import Shape
 from tf_largeout.variables import class_rows
 from tf_largeout.variables.class_rows import ShardedTable, set_rows
@@ -280,63 +280,12 @@ def _slices(table: ShardedTable) -> Any:
     The machine of a shard writes its slice, and any range of rows can be read.
     """
     if not hasattr(table, _SLICES):
-        values = [shard.value for shard in table.shards]
-        if isinstance(table.shards[0], class_rows.SlotOnDemand):
-            setattr(table, _SLICES, _SlotsOnDemand(table))
+        if isinstance(table.shards[0], SlotOnDemand):
+            setattr(table, _SLICES, SlotsOnDemand(table))
         else:
+            values = [shard.value for shard in table.shards]
             setattr(table, _SLICES, sharded_variable(values, table.name))
     return getattr(table, _SLICES)
-
-
-class _SlotsOnDemand(class_rows.OnDemand, tf.Module):
-    """The `SlotOnDemand`s of all shards of a table, in a checkpoint."""
-
-    def __init__(self, table: ShardedTable) -> None:
-        super().__init__()
-        self._table = table
-        vars(self)["_rows"] = _Rows(table)  # not tracked
-
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
-        children = super()._trackable_children(save_type, **kwargs)
-        return {**children, "rows": self._rows} if self._table.shape[0] else children
-
-    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
-        return {"VARIABLE_VALUE": tf.zeros((0, *self._table.shape[1:]), self._table.dtype)}
-
-    def assign(self, values: tf.Tensor) -> None:
-        """Sets all rows to those of a checkpoint that is not sharded, or is of old versions."""
-        self._table.assign(values)
-
-    def create_rows(self) -> None:
-        """Creates the rows of all shards."""
-        self._table.create_rows()
-
-    def saved_rows(self) -> Any:
-        """Returns the object that a checkpoint saves if there are rows."""
-        return self._rows
-
-
-def _holder(children: Sequence[Any]) -> tf.Module:
-    """Returns an object whose `list` TensorFlow can save."""
-    holder = tf.Module()
-    holder.list = list(children)
-    return holder
-
-
-class _Rows(type(_holder([]).list)):  # type: ignore[misc]
-    """The rows of `SlotOnDemand`s, saved in slices.
-
-    An empty list, because TensorFlow allows that a checkpoint does not have it.
-    """
-
-    def __init__(self, table: ShardedTable) -> None:
-        super().__init__([])
-        self._table = table
-
-    def _gather_saveables_for_checkpoint(self) -> Any:
-        values = [shard.value for shard in self._table.shards]
-        sharded = sharded_variable(values, self._table.name)
-        return sharded._gather_saveables_for_checkpoint()
 
 
 def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
@@ -344,3 +293,10 @@ def _as_saved(variables: Sequence[keras.Variable]) -> list[Any]:
         _slices(one) if isinstance(one, ShardedTable) else one
         for one in class_rows.join_shards(variables)
     ]
+
+
+def _holder(children: Sequence[Any]) -> tf.Module:
+    """Returns an object whose `list` TensorFlow can save."""
+    holder = tf.Module()
+    holder.list = list(children)
+    return holder
