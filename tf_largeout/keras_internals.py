@@ -320,9 +320,19 @@ class _RestoresOnDemand:
         return self.saved_rows()
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> None:
-        if not self._restores_rows:
-            self.assign(restored_tensors["VARIABLE_VALUE"])
-        self._restores_rows = False
+        if self._restores_rows:
+            self._restores_rows = False
+            return
+
+        def assign(values: tf.Tensor) -> None:
+            self.assign(values)
+
+        values = restored_tensors["VARIABLE_VALUE"]
+        if tf.executing_eagerly():
+            assign(values)
+        else:  # a function, with variables on several machines
+            with tf.device(None), tf.device("CPU:0"):
+                tf.py_function(assign, [values], [])
 
 
 class SlotOnDemand(_RestoresOnDemand, keras.Variable):
