@@ -345,6 +345,22 @@ def test_a_checkpoint_stores_several_variables_as_one_table(tmp_path):
     np.testing.assert_array_equal(saved.get_tensor(key), np.concatenate([X, 2 * X[:2]]))
 
 
+def test_a_slot_on_demand_is_saved_and_restored_with_and_without_rows(tmp_path):
+    slots = []
+    for _ in range(2):
+        optimizer, _ = built(keras.optimizers.SGD())
+        options = {"shape": (5, 2), "initializer": "zeros", "dtype": "float32", "name": "slot"}
+        slots.append(keras_internals.add_slot_on_demand(optimizer, 5, False, **options))
+        assert optimizer.variables[-1] is slots[-1] and tuple(slots[-1].shape) == (0, 2)
+    before, after = (tf.train.Checkpoint(slot=one) for one in slots)
+    empty = before.write(str(tmp_path / "empty"))
+    slots[0].assign(np.ones([5, 2]))
+    after.read(before.write(str(tmp_path / "full"))).assert_consumed()
+    np.testing.assert_array_equal(slots[1], np.ones([5, 2]))
+    after.read(empty).assert_consumed()
+    np.testing.assert_array_equal(slots[1], np.zeros([5, 2]))
+
+
 def test_the_list_of_overridden_methods_is_complete():
     found = {}
     for path in python_files():

@@ -297,3 +297,120 @@ def sharded_variable(variables: Sequence[tf.Variable], name: str) -> Any:
     Its class is that of the variables of `tf.distribute.ParameterServerStrategy`.
     """
     return tf.__internal__.distribute.ShardedVariable(variables, name)
+
+
+class _RestoresOnDemand:
+    """Restores slots on demand from checkpoints, for any number of shards.
+
+    A checkpoint has an array of all rows, or without rows. With several shards, the array has
+    no rows, and the rows are a child, `rows`, if there are any. Relies on TensorFlow looking
+    up all children in a checkpoint before it restores values.
+    """
+
+    _restores_rows = False
+    assign: Callable[..., Any]
+    create_rows: Callable[[], None]
+    saved_rows: Callable[[], Any]
+
+    def _lookup_dependency(self, name: str, cached_dependencies: Any = None) -> Any:
+        if name != "rows":
+            return super()._lookup_dependency(name, cached_dependencies)  # type: ignore[misc]
+        self._restores_rows = True
+        self.create_rows()
+        return self.saved_rows()
+
+    def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]) -> None:
+        if self._restores_rows:
+            self._restores_rows = False
+            return
+
+        def assign(values: tf.Tensor) -> None:
+            self.assign(values)
+
+        values = restored_tensors["VARIABLE_VALUE"]
+        if tf.executing_eagerly():
+            assign(values)
+        else:  # a function, with variables on several machines
+            with tf.device(None), tf.device("CPU:0"):
+                tf.py_function(assign, [values], [])
+
+
+class SlotOnDemand(_RestoresOnDemand, keras.Variable):
+    """A slot of zeros `[num_rows, ...]` of an optimizer, without rows until it needs them.
+
+    Without rows, its shape is `[0, ...]`, in memory and in files. `create_rows` creates them,
+    and so do values other than 0 in a file. Relies on `_initialize` replacing the variable.
+    """
+
+    num_rows: int
+
+    def create_rows(self) -> None:
+        """Creates the rows, also while a function is traced, if there are none."""
+        if not self.shape[0]:
+            self._shape = (self.num_rows, *self.shape[1:])
+            with tf.init_scope(), tf.device(self.value.device):
+                self._initialize(tf.zeros(self.shape, self.dtype))
+
+    def assign(self, value: Any) -> tf.Tensor:
+        """Sets all rows. A value without rows means zeros; zeros create no rows."""
+        value = tf.convert_to_tensor(value, self.dtype)
+        if not self.shape[0]:
+            fits = value.shape[1:] == self.shape[1:] and value.shape[0] in (0, self.num_rows)
+            if fits and tf.executing_eagerly() and not tf.reduce_any(value != 0):
+                return value
+            self.create_rows()
+        if value.shape[0] == 0:
+            value = tf.zeros(self.shape, self.dtype)
+        return super().assign(value)
+
+    def saved_rows(self) -> tf.Variable:
+        """Returns the variable with the rows."""
+        return self.value
+
+
+def add_slot_on_demand(
+    optimizer: keras.optimizers.Optimizer, num_rows: int, has_rows: bool, **options: Any
+) -> SlotOnDemand:
+    """Adds a slot to an optimizer; `options` are those of `keras.Variable`."""
+    shape = (num_rows if has_rows else 0, *options.pop("shape")[1:])
+    with keras.name_scope(optimizer.name):
+        slot = SlotOnDemand(shape=shape, trainable=False, **options)
+    slot.num_rows = num_rows
+    optimizer._track_variable(slot)
+    return slot
+
+
+class SlotsOnDemand(_RestoresOnDemand, tf.Module):
+    """The `SlotOnDemand`s of all shards of a table (`class_rows.ShardedTable`), to be saved."""
+
+    def __init__(self, table: Any) -> None:
+        super().__init__()
+        self._table = table
+        self.assign, self.create_rows = table.assign, table.create_rows
+        self.__dict__["_rows"] = _SavedRows(table)  # not tracked
+
+    def saved_rows(self) -> Any:
+        """Returns the object with the rows, which a checkpoint has if there are rows."""
+        return self._rows
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Any:
+        children = super()._trackable_children(save_type, **kwargs)
+        return {**children, "rows": self._rows} if self._table.shape[0] else children
+
+    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        return {"VARIABLE_VALUE": tf.zeros((0, *self._table.shape[1:]), self._table.dtype)}
+
+
+class _SavedRows(type(tf.__internal__.tracking.wrap([]))):  # type: ignore[misc]
+    """The rows of the shards of a table, which TensorFlow saves in slices.
+
+    It is an empty list, because the checks of a restored checkpoint ignore these.
+    """
+
+    def __init__(self, table: Any) -> None:
+        super().__init__([])
+        self._table = table
+
+    def _gather_saveables_for_checkpoint(self) -> Any:
+        values = [shard.value for shard in self._table.shards]
+        return sharded_variable(values, self._table.name)._gather_saveables_for_checkpoint()

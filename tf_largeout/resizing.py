@@ -291,6 +291,10 @@ def _copy_state(
             )
         # An optimizer that is not built has only the first of its variables.
         olds = {id(slot): old_slot for old_slot, slot in zip(old, new, strict=False)}
+        for slot in new:
+            if isinstance(slot, keras_internals.SlotOnDemand) and id(slot) in olds:
+                if olds[id(slot)].shape[0]:
+                    slot.create_rows()
         moved: set[int] = set()
         for slots in _slots_of_classes(other, changed):
             moved.update(map(id, slots.shards))

@@ -170,8 +170,9 @@ def test_checkpoints_contain_one_table_for_any_number_of_shards(tmp_path):
         model = half(num_shards, "adam")
         path = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
         path.write(tmp_path / f"{num_shards}")
+    # Without the empty arrays of slots on demand, whose rows are separate for shards.
     one, three = (
-        sorted(map(tuple, (shape for _, shape in tf.train.list_variables(tmp_path / name))))
+        sorted(tuple(s) for _, s in tf.train.list_variables(tmp_path / name) if 0 not in s)
         for name in ("1", "3")
     )
     assert one == three and (N, 4) in one

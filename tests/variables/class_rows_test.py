@@ -64,7 +64,7 @@ def test_slots_of_shards_are_joined_in_the_order_of_one_table():
     step, other = keras.Variable(0.0), keras.Variable(1.0)
     slots = [keras.Variable(np.full([s.shape[0], 2], i, "f")) for i in (1, 2) for s in shards]
     for slot, shard in zip(slots, shards * 2, strict=True):
-        class_rows.mark_slot(slot, shard)
+        setattr(slot, class_rows.SLOT_OF, shard)
     m_0, m_1, v_0, v_1 = slots
     # Adam's order: m and v of one variable, then of the next.
     first, momentum, velocity, last = class_rows.join_shards([step, m_0, v_0, m_1, v_1, other])
@@ -77,5 +77,5 @@ def test_slots_of_shards_are_joined_in_the_order_of_one_table():
 def test_other_variables_are_not_joined():
     variables = [keras.Variable(0.0), keras.Variable([1.0, 2.0])]
     assert class_rows.join_shards(variables) == variables
-    class_rows.mark_slot(variables[1], variables[0])
+    setattr(variables[1], class_rows.SLOT_OF, variables[0])
     assert not any(map(class_rows.is_shard, variables))

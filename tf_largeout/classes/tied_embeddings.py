@@ -81,7 +81,7 @@ class TiedEmbeddings:
             )
         if table.dtype == "bfloat16":
             class_rows.mark(table, is_shared=True)
-        return table
+        return class_rows.mark_sparse(table)
 
     def look_for_layer(self, features: TensorLike) -> bool:
         """Replaces a layer that is not built by the layer of its name before `features`.

@@ -168,9 +168,10 @@ class ClassOutput(keras.layers.Layer):
             initializer = initializers.without_copies(initializer)
         # Without autocast: mixed precision would cast all rows, in O(num_classes) per step.
         with devices.supported_device_scope():
-            return self.add_weight(
+            weight = self.add_weight(
                 name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
             )
+        return class_rows.mark_sparse(weight) if shape else weight
 
     def _checkpoint_adapter(self, path: str) -> Any:
         # TensorFlow calls it before it restores the weights.

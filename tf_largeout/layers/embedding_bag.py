@@ -12,6 +12,7 @@ from tf_largeout.arguments import is_whole, one_of, whole_number
 from tf_largeout.keras_internals import NO_TRACE
 from tf_largeout.ops import bag_ops, devices
 from tf_largeout.types import Config, InitializerLike, Shape
+from tf_largeout.variables.class_rows import mark_sparse
 from tf_largeout.variables.replicas import local_variable
 from tf_largeout.wrong_arguments import OF_ID_LAYERS, refuse_wrong_arguments
 
@@ -177,6 +178,7 @@ class EmbeddingBag(IdLayer):
                 dtype=self.dtype_policy.variable_dtype,
                 autocast=False,
             )
+        mark_sparse(self.embeddings)
         self.built = True
 
     def call(

@@ -14,6 +14,7 @@ from tf_largeout.arguments import boolean
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.tied_embeddings import layers_before
 from tf_largeout.types import Config, TensorLike
+from tf_largeout.variables.class_rows import mark_sparse
 from tf_largeout.variables.initializers import constant_initializer
 from tf_largeout.variables.replicas import local_variable
 
@@ -144,6 +145,7 @@ class ItemTower(keras.layers.Layer):
                 initializer="zeros",
                 autocast=False,
             )
+            mark_sparse(self.free_rows)
         self._warn_of_free_rows()
         spec = [keras.KerasTensor((None, *one.shape[1:]), one.dtype) for one in self._values]
         self.__dict__["_given"] = keras.tree.pack_sequence_as(given, spec)

@@ -7,10 +7,11 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, real_number, whole_number
-from tf_largeout.keras_internals import slot_of
+from tf_largeout.keras_internals import SlotOnDemand, known_variable, slot_of
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import Config, LearningRate, Variable
+from tf_largeout.variables import class_rows
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -55,7 +56,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             Keras's Adam, because a row is updated only when its class is a label or is drawn.
             1e-2 with a schedule that ends at 0 is often better (docs/guides/optimizers.md).
         beta_1: decay of the first moment for dense gradients. Defaults to 0.9. With 0, there is
-            no first moment, and the slots of large class matrices need half the memory.
+            no first moment. That of class rows and of the table of an `EmbeddingBag` is created
+            at their first dense gradient, such as that of an exact loss. Until then, its shape
+            in `variables` is `[0, ...]`.
         beta_2: decay of the second moment. Defaults to 0.999.
         epsilon: added to the root of v. Defaults to 1e-7.
         weight_decay: None, or decoupled weight decay (Loshchilov & Hutter 2017): a row with a
@@ -121,10 +124,19 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
     ) -> keras.Variable | None:
-        """Creates a slot; None for the first moment if it is not used."""
+        """Creates a slot; None for the first moment if it is not used.
+
+        The first moment of a variable with sparse gradients has rows only if they are used.
+        """
         if name == "momentum" and not (self.beta_1 or self.row_beta_1):
             return None
-        return super().add_variable_from_reference(reference_variable, name, initializer)
+        if name != "momentum" or not hasattr(reference_variable, class_rows.SPARSE):
+            return super().add_variable_from_reference(reference_variable, name, initializer)
+        shape = reference_variable.shape
+        slot = self.add_row_slot(reference_variable, name, shape=shape, on_demand=True)
+        if self.row_beta_1:
+            slot.create_rows()
+        return slot
 
     def add_slots(self, variables: Sequence[Variable]) -> None:
         """Creates the slot with the last step of each row, if `decay_skipped` is set."""
@@ -137,9 +149,12 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         number, beta_1, offset = self.step_number(variable), self.beta_1, 0
         if not step.is_dense:
             beta_1, offset = self.row_beta_1, self.row_step_offset
+        momentum = slot_of(self, "momentums", variable) if beta_1 else None
+        if step.is_dense and isinstance(momentum, SlotOnDemand):
+            self._create_rows(momentum, variable)
         row_ops.row_adam(
             variable,
-            slot_of(self, "momentums", variable) if beta_1 else None,
+            momentum,
             slot_of(self, "velocities", variable),
             step.values,
             step.ids,
@@ -159,6 +174,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         step = self.step_number(variable)
         momentum = slot_of(self, "momentums", variable)
         velocity = slot_of(self, "velocities", variable)
+        if isinstance(momentum, SlotOnDemand):
+            self._create_rows(momentum, variable)
         if self.decay_skipped:
             self._decay_skipped_rows(variable, step)
         if momentum is None:
@@ -175,6 +192,15 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
             )
         else:
             super().update_all(gradient, variable, learning_rate)
+
+    def _create_rows(self, momentum: SlotOnDemand, variable: tf.Variable) -> None:
+        """Creates the first moment of a variable, and of all shards of its table."""
+        table = class_rows.table_of(known_variable(self, variable).of_model)
+        if table is None:
+            momentum.create_rows()
+            return
+        for shard in table.shards:
+            slot_of(self, "momentums", shard).create_rows()
 
     def _decay_skipped_rows(self, variable: tf.Variable, step: tf.Tensor) -> None:
         """Decays the moments of rows for the steps in which they had no gradient."""

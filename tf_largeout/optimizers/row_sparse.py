@@ -1,5 +1,6 @@
 """`RowSparse`: the base class of the row-sparse optimizers."""
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Iterable, Sequence
@@ -75,13 +76,10 @@ class RowSparse(keras.optimizers.Optimizer):
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
     ) -> keras.Variable | None:
         """Creates a slot on the device of its variable; float32 for rows in bfloat16."""
-        if class_rows.is_marked(reference_variable):
-            options = "float32", initializer, reference_variable.shape
-            return self.add_row_slot(reference_variable, name or "var", *options)
-        with devices.device_scope_of(reference_variable):
-            slot = super().add_variable_from_reference(reference_variable, name, initializer)
-        class_rows.mark_slot(slot, reference_variable)
-        return slot
+        is_rounded = class_rows.is_marked(reference_variable)
+        dtype = "float32" if is_rounded else reference_variable.dtype
+        options = dtype, initializer, reference_variable.shape
+        return self.add_row_slot(reference_variable, name or "var", *options)
 
     def build(self, variables: Sequence[Variable]) -> None:
         """Creates the slots, with the values of a checkpoint that was restored before."""
@@ -104,18 +102,33 @@ class RowSparse(keras.optimizers.Optimizer):
         dtype: str = "float32",
         initializer: str = "zeros",
         shape: Shape | None = None,
+        on_demand: bool = False,
     ) -> keras.Variable:
-        """Creates a slot on the device of `variable`, by default one value per row."""
+        """Creates a slot on the device of `variable`, by default one value per row.
+
+        With `on_demand`, it is a `SlotOnDemand` of zeros, which has rows under a strategy.
+        """
+        options: dict[str, Any] = {
+            "shape": variable.shape[:1] if shape is None else shape,
+            "initializer": initializer,
+            "dtype": dtype,
+            "name": f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
+        }
         place = variable.value if isinstance(variable, keras.Variable) else variable
+        has_strategy = tf.distribute.has_strategy()
         strategy = tf.distribute.get_strategy().extended
         with strategy.colocate_vars_with(place), devices.device_scope_of(variable):
-            slot = self.add_variable(
-                shape=variable.shape[:1] if shape is None else shape,
-                initializer=initializer,
-                dtype=dtype,
-                name=f"{getattr(variable, 'path', variable.name).replace('/', '_')}_{name}",
-            )
-        class_rows.mark_slot(slot, variable)
+            if not on_demand:
+                slot = self.add_variable(**options)
+            else:
+                # A trace would initialize the slot after its first step.
+                trace = contextlib.nullcontext() if has_strategy else tf.init_scope()
+                with trace, devices.device_scope_of(variable):
+                    slot = keras_internals.add_slot_on_demand(
+                        self, variable.shape[0], has_strategy, **options
+                    )
+        if hasattr(variable, class_rows.TABLE):
+            setattr(slot, class_rows.SLOT_OF, variable)
         return slot
 
     @property

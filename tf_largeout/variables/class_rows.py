@@ -13,14 +13,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.keras_internals import SlotOnDemand
 from tf_largeout.types import Initializer, InitializerLike, Shape
 from tf_largeout.variables import cluster
 from tf_largeout.variables.initializers import PartInitializer, has_parts
 
 _PIECE_BYTES = 2**26  # that `take_rows` copies at a time
 _BLOCK = 2**24  # values that are float32 at a time
-_TABLE, _SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
+TABLE, SLOT_OF, _SLOTS = "_largeout_table", "_largeout_slot_of", "_largeout_slots"
 _ROUNDED = "_largeout_bfloat16_rows"
+SPARSE = "_largeout_sparse_gradients"
 _log = logging.getLogger("tf_largeout")
 
 
@@ -116,12 +118,14 @@ class ShardedTable:
 
     def __init__(self, name: str, shards: Sequence[keras.Variable]) -> None:
         self.name, self.shards = name, tuple(shards)
-        self._ends = np.cumsum([shard.shape[0] for shard in self.shards]).tolist()
+        counts = [getattr(shard, "num_rows", shard.shape[0]) for shard in self.shards]
+        self._ends = np.cumsum(counts).tolist()
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of the table, `[n, ...]`."""
-        return (self._ends[-1], *self.shards[0].shape[1:])
+        """The shape of the table, `[n, ...]`; n is 0 for `SlotOnDemand`s without rows."""
+        num_rows = sum(shard.shape[0] for shard in self.shards)
+        return (num_rows, *self.shards[0].shape[1:])
 
     @property
     def path(self) -> str:
@@ -142,6 +146,13 @@ class ShardedTable:
         """Sets all rows to an array `[n, ...]`, also in a file, one variable at a time."""
         for shard, rows in self.spans():
             shard.assign(values[rows])
+        if isinstance(self.shards[0], SlotOnDemand) and self.shape[0]:
+            self.create_rows()
+
+    def create_rows(self) -> None:
+        """Creates the rows of `SlotOnDemand`s that have none, so that all shards have rows."""
+        for shard in self.shards:
+            shard.create_rows()
 
     def numpy(self) -> np.ndarray:
         """Returns all rows, in the memory of this process."""
@@ -198,7 +209,7 @@ def create_table(name: str, shards: Sequence[keras.Variable]) -> ShardedTable:
     """Creates a `ShardedTable`, which `table_of` then returns for each of its variables."""
     found = ShardedTable(name, shards)
     for shard in shards:
-        setattr(shard, _TABLE, found)
+        setattr(shard, TABLE, found)
     return found
 
 
@@ -210,18 +221,18 @@ def bounds(num_rows: int, num_shards: int) -> list[tuple[int, int]]:
 
 def table_of(variable: Any) -> ShardedTable | None:
     """Returns the table of which a variable is a shard, or None."""
-    return getattr(variable, _TABLE, None)
+    return getattr(variable, TABLE, None)
 
 
 def is_shard(variable: Any) -> bool:
     """Returns whether `variable` is a shard of a table, or a slot of a shard."""
-    return table_of(getattr(variable, _SLOT_OF, variable)) is not None
+    return table_of(getattr(variable, SLOT_OF, variable)) is not None
 
 
-def mark_slot(slot: keras.Variable, variable: Any) -> None:
-    """Marks a slot of an optimizer, so that it is joined to a table like its `variable`."""
-    if hasattr(variable, _TABLE):
-        setattr(slot, _SLOT_OF, variable)
+def mark_sparse(weight: keras.Variable) -> keras.Variable:
+    """Marks a variable whose gradients are usually sparse, and returns it."""
+    setattr(weight, SPARSE, True)
+    return weight
 
 
 def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | ShardedTable]:
@@ -232,11 +243,11 @@ def join_shards(variables: Iterable[keras.Variable]) -> list[keras.Variable | Sh
     variables = list(variables)
     slots: dict[int, list[keras.Variable]] = {}
     for one in variables:
-        if hasattr(one, _SLOT_OF):
-            slots.setdefault(id(getattr(one, _SLOT_OF)), []).append(one)
+        if hasattr(one, SLOT_OF):
+            slots.setdefault(id(getattr(one, SLOT_OF)), []).append(one)
     found: list[keras.Variable | ShardedTable] = []
     for one in variables:
-        reference = getattr(one, _SLOT_OF, one)
+        reference = getattr(one, SLOT_OF, one)
         table = table_of(reference)
         if table is None:
             found.append(one)

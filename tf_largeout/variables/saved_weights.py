@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.keras_internals import sharded_variable
+from tf_largeout.keras_internals import SlotOnDemand, SlotsOnDemand, sharded_variable
 from tf_largeout.types import Shape
 from tf_largeout.variables import class_rows
 from tf_largeout.variables.class_rows import ShardedTable, set_rows
@@ -280,8 +280,11 @@ def _slices(table: ShardedTable) -> Any:
     The machine of a shard writes its slice, and any range of rows can be read.
     """
     if not hasattr(table, _SLICES):
-        values = [shard.value for shard in table.shards]
-        setattr(table, _SLICES, sharded_variable(values, table.name))
+        if isinstance(table.shards[0], SlotOnDemand):
+            setattr(table, _SLICES, SlotsOnDemand(table))
+        else:
+            values = [shard.value for shard in table.shards]
+            setattr(table, _SLICES, sharded_variable(values, table.name))
     return getattr(table, _SLICES)
 
 
