@@ -24,8 +24,8 @@ def is_required() -> bool:
     value = os.environ.get("LARGEOUT_NATIVE", "")
     if value not in ("", "0", "1"):
         raise BuildError(
-            f"LARGEOUT_NATIVE is {value!r}. Expected 1 (compile the op library, or fail), 0 (do "
-            "not compile it) or unset (compile it if there is a C++ compiler)."
+            f"LARGEOUT_NATIVE is {value!r}. Expected 1 (compile the op library, or fail), 0 "
+            "(do not compile it) or unset (compile it if there is a C++ compiler)."
         )
     return value == "1"
 
