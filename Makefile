@@ -37,6 +37,8 @@ BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel constraints
 .DEFAULT_GOAL := help
+# Why the op library is not compiled; empty if it is.
+NO_LIBRARY := $(shell $(PYTHON) -m build_tools.native)
 # Targets share object files, and each compiles on all cores.
 .NOTPARALLEL:
 
@@ -77,14 +79,14 @@ $(CMAKE_INSTALLED): $(CONSTRAINTS)
 # built before the package, so that the compiler's progress is visible.
 $(INSTALLED): $(CMAKE_INSTALLED) setup.py pyproject.toml tf_largeout/version.py build_tools/requirements.py
 	$(PIP_INSTALL) "$$($(BIN)/python -m build_tools.tensorflow_install)"
-	$(BIN)/python -m build_tools op_library --copy-to $(LIBRARY)
+	$(if $(NO_LIBRARY),,$(BIN)/python -m build_tools op_library --copy-to $(LIBRARY))
 	$(PIP_INSTALL) --no-build-isolation -e ".[cpu,examples,test]"
 	touch $@
 
 install: $(INSTALLED)
 
 ops: $(INSTALLED)
-	@$(BIN)/python -m build_tools op_library --copy-to $(LIBRARY)
+	@$(if $(NO_LIBRARY),,$(BIN)/python -m build_tools op_library --copy-to $(LIBRARY))
 
 demo: ops
 	$(BIN)/python -m benchmarks demo $(ARGS)
@@ -92,7 +94,11 @@ demo: ops
 demo-sharded: ops
 	$(BIN)/python examples/sharded.py $(ARGS)
 
+ifdef NO_LIBRARY
+test: lint test-py
+else
 test: lint test-cc test-launchers test-py test-avx2
+endif
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Packages tf_largeout; `build_tools.cmake` compiles its op library."""
+"""Packages tf_largeout; `build_tools.native` says when its op library is compiled."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ from setuptools.errors import CompileError
 ROOT = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
-from build_tools.cmake import build_op_library
+from build_tools import native
 from build_tools.errors import BuildError
 from build_tools.requirements import EXTRAS, PACKAGE
 from build_tools.tensorflow_install import VERSION
@@ -32,14 +32,18 @@ class BuildOps(build_ext):
         if compiled:
             shutil.copytree(compiled, output.parent, dirs_exist_ok=True)
             return
+        from build_tools import cmake  # needs Linux
+
         try:
-            build_op_library(output)
+            cmake.build_op_library(output)
         except BuildError as error:
+            if ext.optional:
+                print(native.notice("it could not be compiled"), file=sys.stderr)
             raise CompileError(str(error)) from error
 
 
 class PlatformWheel(bdist_wheel):
-    """A wheel for any Python 3 on this platform, as the library does not use Python's API."""
+    """A wheel for any Python 3: the library, if there is one, does not use Python's API."""
 
     def run(self):
         # Otherwise modules of an earlier build would get into the wheel.
@@ -49,6 +53,13 @@ class PlatformWheel(bdist_wheel):
     def get_tag(self):
         return "py3", "none", super().get_tag()[2]
 
+
+REASON = native.why_not()
+if REASON:
+    print(native.notice(REASON), file=sys.stderr)
+LIBRARY = Extension(
+    "tf_largeout.ops._largeout_ops", sources=[], optional=not native.is_required()
+)
 
 setup(
     name="tf_largeout",
@@ -62,7 +73,7 @@ setup(
         "Development Status :: 4 - Beta",
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
-        "Operating System :: POSIX :: Linux",
+        "Operating System :: OS Independent",
         "Programming Language :: C++",
         *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
@@ -70,7 +81,7 @@ setup(
     ],
     packages=find_packages(include=["tf_largeout", "tf_largeout.*"]),
     package_data={"tf_largeout": ["py.typed"]},
-    ext_modules=[Extension("tf_largeout.ops._largeout_ops", sources=[])],
+    ext_modules=[] if REASON else [LIBRARY],
     cmdclass={"build_ext": BuildOps, "bdist_wheel": PlatformWheel},
     install_requires=PACKAGE,
     extras_require=EXTRAS,

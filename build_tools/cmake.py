@@ -72,7 +72,7 @@ def build_op_library(output: pathlib.Path, preset: str | None = None) -> None:
     Raises:
         BuildError: If the build fails, or LARGEOUT_GPU is neither 0, 1 nor unset.
     """
-    preset = preset or ("gpu" if wants_gpu() else "release")
+    preset = preset or ("gpu" if gpu.is_wanted() else "release")
     # CMake's cache may hold the architecture of a single GPU.
     definitions = ["CMAKE_CUDA_ARCHITECTURES="] if preset == "gpu" else []
     built = build("op_library", preset, *definitions)
@@ -83,21 +83,6 @@ def build_op_library(output: pathlib.Path, preset: str | None = None) -> None:
     notice = gpu.notice(output)
     if notice:
         print(notice, file=sys.stderr)
-
-
-def wants_gpu() -> bool:
-    """Returns whether the environment requests GPU kernels with LARGEOUT_GPU=1.
-
-    Raises:
-        BuildError: If LARGEOUT_GPU is neither 0, 1 nor unset.
-    """
-    value = os.environ.get("LARGEOUT_GPU", "")
-    if value not in ("", "0", "1"):
-        raise BuildError(
-            f"LARGEOUT_GPU is {value!r}. Expected 1 (compile the GPU kernels with nvcc), 0 or "
-            "unset (do not compile them)."
-        )
-    return value == "1"
 
 
 def folder(preset: str = "release") -> pathlib.Path:

@@ -1,4 +1,4 @@
-"""The notice about GPU kernels after a build."""
+"""GPU kernels: whether they are requested, and the notice after a build."""
 
 import os
 import pathlib
@@ -7,8 +7,24 @@ import runpy
 import shutil
 
 from build_tools import tensorflow_install
+from build_tools.errors import BuildError
 
 _CARDS = tensorflow_install.ROOT / "tf_largeout" / "ops" / "gpu_cards.py"
+
+
+def is_wanted() -> bool:
+    """Returns whether the environment requests GPU kernels with LARGEOUT_GPU=1.
+
+    Raises:
+        BuildError: If LARGEOUT_GPU is neither 0, 1 nor unset.
+    """
+    value = os.environ.get("LARGEOUT_GPU", "")
+    if value not in ("", "0", "1"):
+        raise BuildError(
+            f"LARGEOUT_GPU is {value!r}. Expected 1 (compile the GPU kernels with nvcc), 0 or "
+            "unset (do not compile them)."
+        )
+    return value == "1"
 
 
 def notice(library: pathlib.Path) -> str | None:

@@ -1,5 +1,6 @@
-"""Builds a wheel with an op library per TensorFlow minor: `python -m build_tools.wheel`.
+"""Builds two wheels: `python -m build_tools.wheel`.
 
+One has no op library and is for all platforms. The other has a library per TensorFlow minor.
 The core is compiled once. Code that includes TensorFlow's headers is compiled once per minor
 version. `auditwheel` then tags the wheel for the oldest glibc that can load the libraries.
 """
@@ -39,6 +40,18 @@ def build(machine: str, output: pathlib.Path) -> pathlib.Path:
     return _repair(_pack(libraries, folder / "unrepaired", machine), output, machine)
 
 
+def build_pure(output: pathlib.Path) -> pathlib.Path:
+    """Builds the wheel without an op library, for all platforms, and returns its path."""
+    folder = cmake.folder("pure")
+    code = f"from build_tools import backend; backend.build_wheel({str(folder)!r})"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    cmake.run(["env", "LARGEOUT_NATIVE=0", sys.executable, "-c", code], "Packing the wheel")
+    output.mkdir(parents=True, exist_ok=True)
+    wheel = next(folder.glob("*.whl"))
+    return pathlib.Path(shutil.copy2(wheel, output / wheel.name))
+
+
 def _pack(libraries: pathlib.Path, output: pathlib.Path, machine: str) -> pathlib.Path:
     """Packs the Python modules and the op libraries in a folder into a wheel."""
     shutil.rmtree(output, ignore_errors=True)
@@ -67,11 +80,13 @@ def _repair(wheel: pathlib.Path, output: pathlib.Path, machine: str) -> pathlib.
 def main() -> int:
     """Builds and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m build_tools.wheel", description=__doc__)
-    parser.add_argument("--machine", choices=PRESETS, default="x86_64")
+    parser.add_argument("--machine", choices=[*PRESETS, "any"], default="x86_64")
     parser.add_argument("--output", type=pathlib.Path, default=cmake.ROOT / "dist")
     arguments = parser.parse_args()
     try:
-        print(build(arguments.machine, arguments.output.absolute()))
+        print(build_pure(arguments.output.absolute()))
+        if arguments.machine != "any":
+            print(build(arguments.machine, arguments.output.absolute()))
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

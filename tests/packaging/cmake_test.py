@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import tensorflow as tf
 
-from build_tools import cmake
+from build_tools import cmake, gpu
 from build_tools.errors import BuildError
 from tests.source_tree import ROOT
 
@@ -74,13 +74,13 @@ def test_a_source_that_does_not_compile_is_an_error_that_names_the_command():
 @pytest.mark.parametrize(("value", "wanted"), [("", False), ("0", False), ("1", True)])
 def test_gpu_kernels_are_compiled_only_on_request(monkeypatch, value, wanted):
     monkeypatch.setenv("LARGEOUT_GPU", value)
-    assert cmake.wants_gpu() == wanted
+    assert gpu.is_wanted() == wanted
 
 
 def test_an_invalid_value_of_largeout_gpu_is_an_error(monkeypatch):
     monkeypatch.setenv("LARGEOUT_GPU", "maybe")
     with pytest.raises(BuildError, match="'maybe'. Expected 1"):
-        cmake.wants_gpu()
+        gpu.is_wanted()
 
 
 def test_a_compiler_too_old_for_cpp17_is_an_error_that_names_its_version(tmp_path):

@@ -1,0 +1,56 @@
+"""Whether the op library is compiled. Without it, tf_largeout uses TensorFlow's own operations.
+
+LARGEOUT_NATIVE in the environment decides: 1 requires the library, 0 leaves it out. Without the
+variable, the library is compiled on Linux if there is a C++ compiler, and a failed build leaves
+it out.
+"""
+
+import os
+import platform
+import shutil
+
+from build_tools.errors import BuildError
+
+REQUIREMENTS = ["cmake>=3.22", "ninja"]
+_COMPILERS = ("c++", "g++", "clang++")
+
+
+def is_required() -> bool:
+    """Returns whether LARGEOUT_NATIVE is 1, so that a failed build is an error.
+
+    Raises:
+        BuildError: If LARGEOUT_NATIVE is neither 0, 1 nor unset.
+    """
+    value = os.environ.get("LARGEOUT_NATIVE", "")
+    if value not in ("", "0", "1"):
+        raise BuildError(
+            f"LARGEOUT_NATIVE is {value!r}. Expected 1 (compile the op library, or fail), 0 "
+            "(do not compile it) or unset (compile it if there is a C++ compiler)."
+        )
+    return value == "1"
+
+
+def why_not() -> str | None:
+    """Returns why the op library is not compiled, or None if it is."""
+    if is_required():
+        return None
+    if os.environ.get("LARGEOUT_NATIVE") == "0":
+        return "LARGEOUT_NATIVE is 0"
+    if platform.system() != "Linux":
+        return f"its op library does not support {platform.system()}"
+    compilers = [os.environ.get("CXX") or "", *_COMPILERS]
+    if not any(shutil.which(compiler) for compiler in compilers if compiler):
+        return "no C++ compiler is on the PATH"
+    return None
+
+
+def notice(reason: str) -> str:
+    """Returns one line that says what an installation without the op library does."""
+    return (
+        f"tf_largeout is installed without its op library: {reason}. It uses TensorFlow's own "
+        "operations, which are slower on CPUs."
+    )
+
+
+if __name__ == "__main__":
+    print(why_not() or "", end="")  # for the Makefile
