@@ -172,6 +172,9 @@ def _remedies() -> str:
 # LARGEOUT_OPS_LIBRARY selects another build of the library, such as one with sanitizers.
 LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or library_for(tf.__version__))
 GPUS_UNUSABLE = check_gpus(LOADED)  # The reason, or None.
-gen_ops = load(LOADED, use_gpus=not GPUS_UNUSABLE)
+if os.environ.get("LARGEOUT_OPS") == "stock":
+    from tf_largeout.ops import stock as gen_ops
+else:
+    gen_ops = load(LOADED, use_gpus=not GPUS_UNUSABLE)
 check_keras()
 HAS_GPU_KERNELS = has_gpu_kernels(LOADED) and not GPUS_UNUSABLE

@@ -1,0 +1,27 @@
+"""Adam on a whole variable; see `ops/dense_adam_ops.py`."""
+
+import tensorflow as tf
+
+from tf_largeout.ops.stock import tables
+
+
+def largeout_dense_adam(
+    variable: tf.Tensor,
+    momentum: tf.Tensor,
+    velocity: tf.Tensor,
+    gradient: tf.Tensor,
+    step_size: tf.Tensor,
+    beta_1: tf.Tensor,
+    beta_2: tf.Tensor,
+    epsilon: tf.Tensor,
+) -> None:
+    old = []
+    for handle in (variable, momentum, velocity):
+        tables.check(handle, "the variable or a slot")
+        old.append(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32))
+    gains = [tf.cast(1 - tf.cast(beta, tf.float64), tf.float32) for beta in (beta_1, beta_2)]
+    mean = old[1] + (gradient - old[1]) * gains[0]
+    square = old[2] + (tf.square(gradient) - old[2]) * gains[1]
+    weights = old[0] - mean * step_size / (tf.sqrt(square) + epsilon)
+    for handle, value in ((variable, weights), (momentum, mean), (velocity, square)):
+        tf.raw_ops.AssignVariableOp(resource=handle, value=value)

@@ -1,0 +1,73 @@
+"""Errors of the ops: with the texts of the op library where an error costs nothing.
+
+A compiled step and a GPU cannot raise errors. There the functions below do nothing, and the ops
+change no variable or return NaN.
+"""
+
+from typing import Any, NoReturn
+
+import numpy as np
+import tensorflow as tf
+
+_PLACES = {0: "", 1: "position {}", 2: "example {}, column {}"}
+
+
+def fail(message: str) -> NoReturn:
+    """Raises an InvalidArgumentError, the error of the op library."""
+    raise tf.errors.InvalidArgumentError(None, None, message)
+
+
+def check_shape(tensor: Any, name: str, *expected: int | None) -> None:
+    """Raises an InvalidArgumentError if a static shape is not as expected; None is any size."""
+    shape = tf.TensorShape(tensor.shape)
+    if not shape.is_compatible_with(expected):
+        sizes = ", ".join("?" if size is None else str(size) for size in expected)
+        fail(f"{name} must be of shape [{sizes}], but are of shape {shape}")
+
+
+def all_true(good: tf.Tensor, numbers: tf.Tensor, message: str, tensor: tf.Tensor) -> tf.Tensor:
+    """Returns `tensor`, after a check that all elements of `good` are true.
+
+    Args:
+        good: Bools.
+        numbers: The numbers that were checked, like `good`.
+        message: The error, with the fields `{number}` and `{place}` for the first false element.
+        tensor: Any tensor.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If an element is false, on a CPU.
+    """
+    if tf.executing_eagerly():
+        bad = np.argwhere(~good.numpy())
+        if len(bad):
+            number, place = numbers.numpy()[tuple(bad[0])], [int(one) for one in bad[0]]
+            fail(message.format(number=number, place=_PLACES[len(place)].format(*place)))
+    elif not tf.config.list_logical_devices("GPU"):
+        text = message.format(number="one of the numbers that follow", place="some place")
+        check = tf.debugging.Assert(tf.reduce_all(good), [text, numbers])
+        with tf.control_dependencies([check]):
+            return tf.identity(tensor)
+    return tensor
+
+
+def class_ids(
+    ids: tf.Tensor, num_classes: tf.Tensor, name: str, allow_padding: bool = True
+) -> tf.Tensor:
+    """Returns class ids that are in `[0, num_classes)`, or -1 if padding is allowed.
+
+    Raises:
+        tf.errors.InvalidArgumentError: If an id is out of range, on a CPU.
+    """
+    limit = static_number(num_classes) or "the number of classes"
+    padding = ", or -1 for padding" if allow_padding else ""
+    message = (
+        f"{name} must be class ids in [0, {limit}){padding}, got {{number}} at {{place}}"
+    )
+    inside = (ids >= (-1 if allow_padding else 0)) & (ids < num_classes)
+    return all_true(inside, ids, message, ids)
+
+
+def static_number(scalar: Any) -> int | None:
+    """Returns the value of a scalar if it is known when the step is traced, else None."""
+    number = tf.get_static_value(scalar)
+    return None if number is None else int(number)

@@ -1,0 +1,108 @@
+"""Reads and writes of rows of variables that are given by their handles.
+
+TensorFlow's own operations for rows end the process if the dtype is wrong, and on a GPU they
+read zeros for a row that does not exist. These functions check.
+"""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from tf_largeout.ops.stock import errors
+
+Rows = tf.Tensor
+
+
+def dtype_of(handle: tf.Tensor) -> tf.DType:
+    """Returns the dtype of the variable; float32 if the handle does not tell it."""
+    known = _known(handle)
+    return tf.float32 if known is None else tf.as_dtype(known.dtype)
+
+
+def static_shape(handle: tf.Tensor) -> tf.TensorShape:
+    """Returns the shape of the variable as far as the handle tells it."""
+    known = _known(handle)
+    return tf.TensorShape(None) if known is None else tf.TensorShape(known.shape)
+
+
+def shape_of(handle: tf.Tensor) -> tf.Tensor:
+    """Returns the shape of the variable, int64 `[rank]`."""
+    static = static_shape(handle)
+    if static.is_fully_defined():
+        return tf.constant(static.as_list(), tf.int64)
+    return tf.raw_ops.VariableShape(input=handle, out_type=tf.int64)
+
+
+def num_rows(handle: tf.Tensor) -> tf.Tensor:
+    """Returns the number of rows of the variable, an int64 scalar."""
+    return shape_of(handle)[0]
+
+
+def check(
+    handle: tf.Tensor,
+    name: str,
+    dtypes: Sequence[tf.DType] = (tf.float32,),
+    shape: tf.TensorShape | None = None,
+) -> None:
+    """Raises an InvalidArgumentError if a variable is known to have another dtype or shape."""
+    dtype, found = dtype_of(handle), static_shape(handle)
+    if dtype in dtypes and found.is_compatible_with(tf.TensorShape(shape)):
+        return
+    names = " or ".join(one.name for one in dtypes)
+    wanted = "" if shape is None else f" of shape {shape}"
+    is_half = dtype == tf.float16
+    errors.fail(
+        f"{name} must be {names}{wanted}, but is {'half' if is_half else dtype.name} of shape "
+        f"{found}"
+    )
+
+
+def gather(handle: tf.Tensor, ids: tf.Tensor) -> Rows:
+    """Returns rows of a variable, `[..., dim]`, in the dtype of the variable.
+
+    An id out of range is an error on a CPU. On a GPU its row is 0, and a compiled step reads
+    another row: callers that allow such ids must mask the results.
+    """
+    return tf.raw_ops.ResourceGather(resource=handle, indices=ids, dtype=dtype_of(handle))
+
+
+def rows_of(handle: tf.Tensor, ids: tf.Tensor) -> Rows:
+    """Returns rows of a variable in float32, `[..., dim]`, with a gradient for the variable.
+
+    The row of the id -1 is 0. Another id out of range is an error on a CPU; elsewhere its row
+    is NaN. The gradient has one row per id; ids repeat, and -1 stays.
+    """
+    is_id = ids != -1
+    inside = (ids >= 0) & (ids < tf.cast(num_rows(handle), ids.dtype))
+    other = tf.where(is_id, float("nan"), 0.0)
+
+    @tf.custom_gradient
+    def read(handle: tf.Tensor) -> tuple[Rows, Callable[[tf.Tensor], tf.IndexedSlices]]:
+        rows = tf.cast(gather(handle, tf.where(is_id, ids, 0)), tf.float32)
+
+        def gradient(d_rows: tf.Tensor) -> tf.IndexedSlices:
+            shape = shape_of(handle)
+            flat = tf.reshape(d_rows, tf.concat([[-1], tf.cast(shape[1:], tf.int32)], axis=0))
+            return tf.IndexedSlices(flat, tf.reshape(ids, [-1]), shape)
+
+        return tf.where(_like(inside, rows), rows, _like(other, rows)), gradient
+
+    return read(handle)
+
+
+def scatter(handle: tf.Tensor, ids: tf.Tensor, rows: Rows) -> tf.Operation | None:
+    """Sets rows of a variable, in place. Equal ids must have equal rows."""
+    return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=ids, updates=rows)
+
+
+def _known(handle: tf.Tensor) -> object | None:
+    """Returns the dtype and shape that a handle carries, or None."""
+    data = getattr(handle, "_handle_data", None)
+    return data.shape_and_type[0] if data is not None and data.is_set else None
+
+
+def _like(tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
+    """Appends axes of size 1, up to the rank of the rows."""
+    for _ in range(rows.shape.rank - tensor.shape.rank):
+        tensor = tensor[..., tf.newaxis]
+    return tensor
