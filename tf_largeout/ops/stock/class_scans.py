@@ -67,7 +67,9 @@ class _Classes:
         """Returns float32 rows as operands of products."""
         rows = tf.cast(tables.gather(self._embeddings, ids), tf.float32)
         if self._unit_length:
-            squares = tf.reduce_sum(tf.square(tf.cast(rows, tf.float64)), axis=-1, keepdims=True)
+            squares = tf.reduce_sum(
+                tf.square(tf.cast(rows, tf.float64)), axis=-1, keepdims=True
+            )
             rows *= tf.cast(1 / tf.sqrt(tf.maximum(squares, 1e-12)), tf.float32)
         return self.rounded(rows)
 
@@ -283,6 +285,7 @@ def largeout_class_top_k(
     features = errors.all_true(tf.math.is_finite(features), features, message, features)
     last = errors.static_number(classes.count) or "the number of classes"
     message = f"k must be in [1, {last}], got {{number}}"
+    k = tf.convert_to_tensor(k, tf.int64)
     k = errors.all_true((k >= 1) & (k <= classes.count), k, message, k)
     k = tf.cast(k, tf.int32)
     shape = [tf.shape(features)[0], k]
@@ -303,10 +306,14 @@ def largeout_class_top_k(
     scores = tf.where(scores > _LOWEST, scores, -float("inf"))
     size = tf.reduce_sum(tf.abs(features), axis=1, keepdims=True)
     lost = (scores == float("inf")) | ((size > _LARGE) & (scores == -float("inf")))
-    message = "logits must not overflow, but for {place} one is {number}: scale the features down"
+    message = (
+        "logits must not overflow, but for {place} one is {number}: scale the features down"
+    )
     scores = errors.all_true(~lost, scores, message, scores)
     invalid = lost | ~tf.math.is_finite(size)
-    return tf.where(invalid, float("nan"), scores), tf.where(invalid, tf.constant(-1, tf.int64), ids)
+    return tf.where(invalid, float("nan"), scores), tf.where(
+        invalid, tf.constant(-1, tf.int64), ids
+    )
 
 
 def _count(bools: tf.Tensor) -> tf.Tensor:

@@ -60,9 +60,7 @@ def class_ids(
     """
     limit = static_number(num_classes) or "the number of classes"
     padding = ", or -1 for padding" if allow_padding else ""
-    message = (
-        f"{name} must be class ids in [0, {limit}){padding}, got {{number}} at {{place}}"
-    )
+    message = f"{name} must be class ids in [0, {limit}){padding}, got {{number}} at {{place}}"
     inside = (ids >= (-1 if allow_padding else 0)) & (ids < num_classes)
     return all_true(inside, ids, message, ids)
 

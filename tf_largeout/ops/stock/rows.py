@@ -19,7 +19,9 @@ def largeout_merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, t
     """Sums rows `[n, ...]` of equal ids `[n]`; returns n rows and ids, padded at the end."""
     values, ids = tf.convert_to_tensor(values, tf.float32), tf.convert_to_tensor(ids)
     if not values.shape[:1].is_compatible_with(ids.shape):
-        errors.fail(f"values must have one row per id, but are {values.shape} for {ids.shape[0]} ids")
+        errors.fail(
+            f"values must have one row per id, but are {values.shape} for {ids.shape[0]} ids"
+        )
     message = "an id must not be negative: got {number} at {place}"
     ids = errors.all_true(ids >= _PADDING, ids, message, ids)
     keys = tf.where(ids != _PADDING, ids, ids.dtype.max)  # padding comes last
