@@ -12,9 +12,26 @@ import tensorflow as tf
 _PLACES = {0: "", 1: "position {}", 2: "example {}, column {}"}
 
 
-def fail(message: str) -> NoReturn:
-    """Raises an InvalidArgumentError, the error of the op library."""
-    raise tf.errors.InvalidArgumentError(None, None, message)
+def fail(
+    message: str, kind: type[tf.errors.OpError] = tf.errors.InvalidArgumentError
+) -> NoReturn:
+    """Raises an error of the kind that the op library raises."""
+    raise kind(None, None, message)
+
+
+def tensor(value: Any, dtype: tf.DType, name: str) -> tf.Tensor:
+    """Converts an argument to a tensor; raises a TypeError if it has another dtype."""
+    found = getattr(value, "dtype", dtype)
+    if tf.is_tensor(value) and found != dtype:
+        raise TypeError(f"{name} must be {dtype.name}, got a tensor of {found.name}: cast it")
+    return tf.convert_to_tensor(value, dtype)
+
+
+def sizes(tensor: tf.Tensor) -> str:
+    """Returns a static shape for an error message, such as `[2,?]`."""
+    if tensor.shape.rank is None:
+        return "an unknown shape"
+    return "[" + ",".join("?" if size is None else str(size) for size in tensor.shape) + "]"
 
 
 def check_shape(tensor: Any, name: str, *expected: int | None) -> None:
@@ -25,7 +42,21 @@ def check_shape(tensor: Any, name: str, *expected: int | None) -> None:
         fail(f"{name} must be of shape [{sizes}], but are of shape {shape}")
 
 
-def all_true(good: tf.Tensor, numbers: tf.Tensor, message: str, tensor: tf.Tensor) -> tf.Tensor:
+def precondition(good: tf.Tensor, message: str) -> None:
+    """Raises a FailedPreconditionError if a bool scalar is false.
+
+    Within a function on a CPU, it is an InvalidArgumentError.
+    """
+    all_true(good, good, message, good, tf.errors.FailedPreconditionError)
+
+
+def all_true(
+    good: tf.Tensor,
+    numbers: tf.Tensor,
+    message: str,
+    tensor: tf.Tensor,
+    kind: type[tf.errors.OpError] = tf.errors.InvalidArgumentError,
+) -> tf.Tensor:
     """Returns `tensor`, after a check that all elements of `good` are true.
 
     Args:
@@ -33,6 +64,7 @@ def all_true(good: tf.Tensor, numbers: tf.Tensor, message: str, tensor: tf.Tenso
         numbers: The numbers that were checked, like `good`.
         message: The error, with the fields `{number}` and `{place}` for the first false element.
         tensor: Any tensor.
+        kind: The error outside functions.
 
     Raises:
         tf.errors.InvalidArgumentError: If an element is false, on a CPU.
@@ -41,7 +73,8 @@ def all_true(good: tf.Tensor, numbers: tf.Tensor, message: str, tensor: tf.Tenso
         bad = np.argwhere(~good.numpy())
         if len(bad):
             number, place = numbers.numpy()[tuple(bad[0])], [int(one) for one in bad[0]]
-            fail(message.format(number=number, place=_PLACES[len(place)].format(*place)))
+            place = _PLACES.get(len(place), "position {}").format(*place)
+            fail(message.format(number=number, place=place), kind)
     elif not tf.config.list_logical_devices("GPU"):
         text = message.format(number="one of the numbers that follow", place="some place")
         check = tf.debugging.Assert(tf.reduce_all(good), [text, numbers])

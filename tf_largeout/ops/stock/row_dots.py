@@ -1,0 +1,119 @@
+"""Logits of different classes for each example; see `ops/row_dot_ops.py`.
+
+The rows of the classes, `[batch, num_ids, dim]`, are in memory. The gradients of the variables
+have as many rows as there are ids: one per distinct class, in ascending order, and then rows of
+0 with the highest id. Every optimizer can apply them, those of Keras too. Without any class,
+the ids are -1.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tf_largeout.ops.stock import errors, tables
+from tf_largeout.ops.stock import rows as merging
+
+_LOWEST = tf.float32.min
+_NAN = float("nan")
+
+
+def largeout_row_dots(
+    features: tf.Tensor,
+    embeddings: tf.Tensor,
+    bias: Sequence[tf.Tensor],
+    ids: tf.Tensor,
+    shared_ids: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+    """Returns the logits `[batch, num_ids]`, and the rows and biases of the shared ids."""
+    features = errors.tensor(features, tf.float32, "features")
+    ids = errors.tensor(ids, tf.int64, "ids")
+    shared_ids = errors.tensor(shared_ids, tf.int64, "shared_ids")
+    _check_shapes(features, embeddings, bias, ids, shared_ids)
+    num_classes = tables.num_rows(embeddings)
+    ids = errors.class_ids(ids, num_classes, "ids")
+    shared_ids = errors.class_ids(shared_ids, num_classes, "shared_ids", allow_padding=False)
+    is_class = ids != -1
+    read_ids = tf.concat([tf.reshape(tf.where(is_class, ids, 0), [-1]), shared_ids], axis=0)
+    exists = (read_ids >= 0) & (read_ids < num_classes)
+    num_own = tf.size(ids)
+
+    # Handles are read from the outer scope: as arguments they lose their dtype and shape.
+    @tf.custom_gradient
+    def dots(features: tf.Tensor, *_: tf.Tensor) -> Any:
+        rows = _rows(embeddings, read_ids, exists[:, tf.newaxis])
+        own = tf.reshape(rows[:num_own], tf.concat([tf.shape(ids), tf.shape(rows)[1:]], axis=0))
+        logits = tf.linalg.matvec(own, features)
+        shared_biases = []
+        for one in bias:
+            biases = _rows(one, read_ids, exists)
+            logits += tf.reshape(biases[:num_own], tf.shape(ids))
+            shared_biases = [biases[num_own:]]
+        logits = tf.where(is_class, logits, _LOWEST)
+
+        def gradient(d_logits: tf.Tensor, d_shared: tf.Tensor, *d_biases: tf.Tensor) -> list:
+            d_logits = tf.where(is_class, d_logits, 0.0)
+            d_own = d_logits[..., tf.newaxis] * features[:, tf.newaxis]
+            flat = tf.reshape(d_own, tf.concat([[num_own], tf.shape(features)[1:]], axis=0))
+            d_rows = tf.concat([flat, d_shared], axis=0)
+            for d_bias in d_biases:  # the last column
+                d_bias = tf.concat([tf.reshape(d_logits, [-1]), d_bias], axis=0)
+                d_rows = tf.concat([d_rows, d_bias[:, tf.newaxis]], axis=1)
+            all_ids = tf.concat([tf.reshape(ids, [-1]), shared_ids], axis=0)
+            d_rows, row_ids = _merged(d_rows, all_ids)
+            shape = tables.shape_of(embeddings)
+            slices = [d_rows[:, :-1], d_rows[:, -1]] if d_biases else [d_rows]
+            return [
+                tf.linalg.matvec(own, d_logits, transpose_a=True),
+                *(tf.IndexedSlices(x, row_ids, shape[: x.shape.rank]) for x in slices),
+            ]
+
+        return (logits, rows[num_own:], *shared_biases), gradient
+
+    logits, shared_rows, *shared_biases = dots(features, embeddings, *bias)
+    return logits, shared_rows, shared_biases
+
+
+def _rows(handle: tf.Tensor, ids: tf.Tensor, exists: tf.Tensor) -> tf.Tensor:
+    """Returns rows in float32: NaN for ids out of range, where these are no error."""
+    rows = tf.cast(tables.gather(handle, ids), tf.float32)
+    return tf.where(exists, rows, _NAN)
+
+
+def _merged(rows: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Sums rows of equal ids, as optimizers such as Keras's Adam need them.
+
+    Padding is at the end: rows of 0 with the highest id, or with -1 if there is no other id.
+    """
+    rows, ids = merging.largeout_merge_rows(rows, ids)
+    if ids.shape == [0]:
+        return rows, ids
+    return rows, tf.where(ids == -1, tf.reduce_max(ids), ids)
+
+
+def _check_shapes(
+    features: tf.Tensor,
+    embeddings: tf.Tensor,
+    bias: Sequence[tf.Tensor],
+    ids: tf.Tensor,
+    shared_ids: tf.Tensor,
+) -> None:
+    tables.check(embeddings, "embeddings", [tf.float32, tf.bfloat16], [None, None])
+    shape = tables.static_shape(embeddings)
+    if len(bias) > 1:
+        errors.fail(f"bias must be one variable or none, got {len(bias)}")
+    for one in bias:
+        tables.check(one, "bias", shape=shape[:1])
+    batch, dim = features.shape if features.shape.rank == 2 else (None, None)
+    if not features.shape.is_compatible_with([batch, shape[1]]):
+        errors.fail(
+            f"features must be [batch, dim] with dim {shape[1]} as in the embeddings, got "
+            f"{errors.sizes(features)}"
+        )
+    if not ids.shape.is_compatible_with([batch, None]):
+        errors.fail(
+            f"ids must be [batch, num_ids] with batch {batch} as in the features, got "
+            f"{errors.sizes(ids)}"
+        )
+    if shared_ids.shape.rank not in (1, None):
+        errors.fail(f"shared_ids must be [num_shared], got {errors.sizes(shared_ids)}")
