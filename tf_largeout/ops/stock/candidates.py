@@ -37,20 +37,24 @@ def largeout_candidate_log_partition(
 ) -> tf.Tensor:
     """Returns the logsumexp of the shifted logits without accidental hits, `[batch]`."""
     logits, offsets, hits = _checked(logits, offsets, labels, candidates)
-    return _log_partition(tf.where(hits, -_INFINITY, logits + offsets))
 
+    @tf.custom_gradient
+    def log_partition_of(logits: tf.Tensor, offsets: tf.Tensor) -> Any:
+        values = tf.where(hits, -_INFINITY, logits + offsets)
+        largest = tf.maximum(tf.reduce_max(values, axis=1), _LOWEST)
+        total = tf.reduce_sum(tf.exp(values - largest[:, tf.newaxis]), axis=1)
+        # The total is 0 if every value is -inf.
+        log_partition = largest + tf.math.log(tf.where(total == 0, 1.0, total))
 
-@tf.custom_gradient
-def _log_partition(values: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    largest = tf.maximum(tf.reduce_max(values, axis=1), _LOWEST)
-    total = tf.reduce_sum(tf.exp(values - largest[:, tf.newaxis]), axis=1)
-    is_empty = total == 0  # Every value is -inf.
-    log_partition = largest + tf.math.log(tf.where(is_empty, 1.0, total))
+        def gradient(weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            shares = tf.exp(values - log_partition[:, tf.newaxis])
+            d_logits = shares * weights[:, tf.newaxis]
+            is_shared = offsets.shape.rank == 1
+            return d_logits, tf.reduce_sum(d_logits, axis=0) if is_shared else d_logits
 
-    def gradient(weights: tf.Tensor) -> tf.Tensor:
-        return tf.exp(values - log_partition[:, tf.newaxis]) * weights[:, tf.newaxis]
+        return log_partition, gradient
 
-    return log_partition, gradient
+    return log_partition_of(logits, offsets)
 
 
 def largeout_candidate_ranks(
