@@ -34,31 +34,27 @@ def largeout_row_dots(
     ids = errors.class_ids(ids, num_classes, "ids")
     shared_ids = errors.class_ids(shared_ids, num_classes, "shared_ids", allow_padding=False)
     is_class = ids != -1
-    read_ids = tf.concat([tf.reshape(tf.where(is_class, ids, 0), [-1]), shared_ids], axis=0)
-    exists = (read_ids >= 0) & (read_ids < num_classes)
-    num_own = tf.size(ids)
+    own_ids = tf.where(is_class, ids, 0)
 
     # Handles are read from the outer scope: as arguments they lose their dtype and shape.
     @tf.custom_gradient
     def dots(features: tf.Tensor, *_: tf.Tensor) -> Any:
-        rows = _rows(embeddings, read_ids, exists[:, tf.newaxis])
-        own = tf.reshape(rows[:num_own], tf.concat([tf.shape(ids), tf.shape(rows)[1:]], axis=0))
+        own = _rows(embeddings, own_ids, num_classes)
         logits = tf.linalg.matvec(own, features)
-        shared_biases = []
-        for one in bias:
-            biases = _rows(one, read_ids, exists)
-            logits += tf.reshape(biases[:num_own], tf.shape(ids))
-            shared_biases = [biases[num_own:]]
+        shared = [_rows(embeddings, shared_ids, num_classes)]
+        for each in bias:
+            logits += _biases(each, own_ids, num_classes)
+            shared.append(_biases(each, shared_ids, num_classes))
         logits = tf.where(is_class, logits, _LOWEST)
 
         def gradient(d_logits: tf.Tensor, d_shared: tf.Tensor, *d_biases: tf.Tensor) -> list:
             d_logits = tf.where(is_class, d_logits, 0.0)
-            d_own = d_logits[..., tf.newaxis] * features[:, tf.newaxis]
-            flat = tf.reshape(d_own, tf.concat([[num_own], tf.shape(features)[1:]], axis=0))
+            d_own = _column(d_logits) * features[:, tf.newaxis]
+            flat = tf.reshape(d_own, tf.stack([tf.size(ids), tf.shape(features)[1]]))
             d_rows = tf.concat([flat, d_shared], axis=0)
             for d_bias in d_biases:  # the last column
                 d_bias = tf.concat([tf.reshape(d_logits, [-1]), d_bias], axis=0)
-                d_rows = tf.concat([d_rows, d_bias[:, tf.newaxis]], axis=1)
+                d_rows = tf.concat([d_rows, _column(d_bias)], axis=1)
             all_ids = tf.concat([tf.reshape(ids, [-1]), shared_ids], axis=0)
             d_rows, row_ids = _merged(d_rows, all_ids)
             shape = tables.shape_of(embeddings)
@@ -68,16 +64,25 @@ def largeout_row_dots(
                 *(tf.IndexedSlices(x, row_ids, shape[: x.shape.rank]) for x in slices),
             ]
 
-        return (logits, rows[num_own:], *shared_biases), gradient
+        return (logits, *shared), gradient
 
     logits, shared_rows, *shared_biases = dots(features, embeddings, *bias)
     return logits, shared_rows, shared_biases
 
 
-def _rows(handle: tf.Tensor, ids: tf.Tensor, exists: tf.Tensor) -> tf.Tensor:
+def _rows(handle: tf.Tensor, ids: tf.Tensor, num_classes: tf.Tensor) -> tf.Tensor:
     """Returns rows in float32: NaN for ids out of range, where these are no error."""
     rows = tf.cast(tables.gather(handle, ids), tf.float32)
-    return tf.where(exists, rows, _NAN)
+    return tf.where(_column((ids >= 0) & (ids < num_classes)), rows, _NAN)
+
+
+def _biases(handle: tf.Tensor, ids: tf.Tensor, num_classes: tf.Tensor) -> tf.Tensor:
+    """Returns biases, as `_rows` does."""
+    return tf.where((ids >= 0) & (ids < num_classes), tables.gather(handle, ids), _NAN)
+
+
+def _column(tensor: tf.Tensor) -> tf.Tensor:
+    return tensor[..., tf.newaxis]
 
 
 def _merged(rows: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
