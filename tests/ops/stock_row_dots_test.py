@@ -121,6 +121,19 @@ def test_ids_out_of_range_raise_an_error_or_give_nan(name, bad):
     np.testing.assert_array_equal(np.isnan(biases), [False, not is_bad])
 
 
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_handles_that_do_not_tell_their_dtype_are_read(in_graph):
+    table = tf.Variable(tf.constant([[1.0], [2.0]], tf.bfloat16))
+
+    def logits():
+        handle = tf.identity(table.handle)
+        ids = tf.constant([[1]], tf.int64)
+        return stock.largeout_row_dots(tf.ones([1, 1]), handle, [], ids, ids[0])[:2]
+
+    for values in (tf.function(logits) if in_graph else logits)():
+        np.testing.assert_array_equal(values, [[2]])
+
+
 WRONG = {
     r"features must be float32, got a tensor of float64": {
         "features": tf.ones([2, 3], tf.float64)

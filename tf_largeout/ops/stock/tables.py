@@ -4,6 +4,7 @@ TensorFlow's own operations for rows end the process if the dtype is wrong, and 
 read zeros for a row that does not exist. These functions check.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -11,12 +12,32 @@ import tensorflow as tf
 from tf_largeout.ops.stock import errors
 
 Rows = tf.Tensor
+_DTYPES = tf.float32, tf.bfloat16, tf.int64, tf.float64, tf.float16, tf.int32, tf.uint32
 
 
 def dtype_of(handle: tf.Tensor) -> tf.DType:
-    """Returns the dtype of the variable; float32 if the handle does not tell it."""
+    """Returns the dtype of the variable."""
     known = _known(handle)
-    return tf.float32 if known is None else tf.as_dtype(known.dtype)
+    if known is not None:
+        return tf.as_dtype(known.dtype)
+    for dtype in _DTYPES:
+        with contextlib.suppress(tf.errors.InvalidArgumentError, ValueError):
+            _try_read(handle, dtype)
+            return dtype
+    names = ", ".join(dtype.name for dtype in _DTYPES)
+    errors.fail(f"expected the handle of a variable of one of the dtypes {names}")
+
+
+def _try_read(handle: tf.Tensor, dtype: tf.DType) -> None:
+    """Raises an error if the variable has another dtype.
+
+    Handles that were passed on by `tf.identity` do not tell the dtype.
+    """
+    if tf.executing_eagerly():
+        tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+    else:  # Reads 0 rows, because XLA may copy a variable that is read as a whole.
+        nothing = tf.zeros([0], tf.int32)
+        tf.raw_ops.ResourceGather(resource=handle, indices=nothing, dtype=dtype)
 
 
 def static_shape(handle: tf.Tensor) -> tf.TensorShape:
