@@ -34,17 +34,27 @@ def largeout_row_dots(
     ids = errors.class_ids(ids, num_classes, "ids")
     shared_ids = errors.class_ids(shared_ids, num_classes, "shared_ids", allow_padding=False)
     is_class = ids != -1
-    own_ids = tf.where(is_class, ids, 0)
+    # One gather reads all rows: XLA copies a table if its update does not depend on each read.
+    own_ids = tf.reshape(tf.where(is_class, ids, 0), [-1])
+    read_ids = tf.concat([shared_ids, own_ids], axis=0)
+    exists = (read_ids >= 0) & (read_ids < num_classes)
+    num_shared = tf.size(shared_ids)
 
     # Handles are read from the outer scope: as arguments they lose their dtype and shape.
     @tf.custom_gradient
     def dots(features: tf.Tensor, *_: tf.Tensor) -> Any:
-        own = _rows(embeddings, own_ids, num_classes)
+        rows = tf.cast(tables.gather(embeddings, read_ids), tf.float32)
+        rows = tf.where(_column(exists), rows, _NAN)
+        own, shared = (
+            tf.reshape(part, tf.concat([tf.shape(each), tf.shape(rows)[1:]], axis=0))
+            for part, each in ((rows[num_shared:], ids), (rows[:num_shared], shared_ids))
+        )
+        shared_biases = []
         logits = tf.linalg.matvec(own, features)
-        shared = [_rows(embeddings, shared_ids, num_classes)]
         for each in bias:
-            logits += _biases(each, own_ids, num_classes)
-            shared.append(_biases(each, shared_ids, num_classes))
+            biases = tf.where(exists, tables.gather(each, read_ids), _NAN)
+            logits += tf.reshape(biases[num_shared:], tf.shape(ids))
+            shared_biases.append(tf.reshape(biases[:num_shared], tf.shape(shared_ids)))
         logits = tf.where(is_class, logits, _LOWEST)
 
         def gradient(d_logits: tf.Tensor, d_shared: tf.Tensor, *d_biases: tf.Tensor) -> list:
@@ -64,21 +74,10 @@ def largeout_row_dots(
                 *(tf.IndexedSlices(x, row_ids, shape[: x.shape.rank]) for x in slices),
             ]
 
-        return (logits, *shared), gradient
+        return (logits, shared, *shared_biases), gradient
 
     logits, shared_rows, *shared_biases = dots(features, embeddings, *bias)
     return logits, shared_rows, shared_biases
-
-
-def _rows(handle: tf.Tensor, ids: tf.Tensor, num_classes: tf.Tensor) -> tf.Tensor:
-    """Returns rows in float32: NaN for ids out of range, where these are no error."""
-    rows = tf.cast(tables.gather(handle, ids), tf.float32)
-    return tf.where(_column((ids >= 0) & (ids < num_classes)), rows, _NAN)
-
-
-def _biases(handle: tf.Tensor, ids: tf.Tensor, num_classes: tf.Tensor) -> tf.Tensor:
-    """Returns biases, as `_rows` does."""
-    return tf.where((ids >= 0) & (ids < num_classes), tables.gather(handle, ids), _NAN)
 
 
 def _column(tensor: tf.Tensor) -> tf.Tensor:
