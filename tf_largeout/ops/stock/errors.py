@@ -62,7 +62,7 @@ def all_true(
     Args:
         good: Bools.
         numbers: The numbers that were checked, like `good`.
-        message: The error, with the fields `{number}` and `{place}` for the first false element.
+        message: The error, with fields `{number}` and `{place}` for the first false element.
         tensor: Any tensor.
         kind: The error outside functions.
 
@@ -72,8 +72,8 @@ def all_true(
     if tf.executing_eagerly():
         bad = np.argwhere(~good.numpy())
         if len(bad):
-            number, place = numbers.numpy()[tuple(bad[0])], [int(one) for one in bad[0]]
-            place = _PLACES.get(len(place), "position {}").format(*place)
+            number, where = numbers.numpy()[tuple(bad[0])], [int(one) for one in bad[0]]
+            place = _PLACES.get(len(where), "position {}").format(*where)
             fail(message.format(number=number, place=place), kind)
     elif not tf.config.list_logical_devices("GPU"):
         text = message.format(number="one of the numbers that follow", place="some place")

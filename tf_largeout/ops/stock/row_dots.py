@@ -57,7 +57,9 @@ def largeout_row_dots(
             shared_biases.append(tf.reshape(biases[:num_shared], tf.shape(shared_ids)))
         logits = tf.where(is_class, logits, _LOWEST)
 
-        def gradient(d_logits: tf.Tensor, d_shared: tf.Tensor, *d_biases: tf.Tensor) -> list:
+        def gradient(
+            d_logits: tf.Tensor, d_shared: tf.Tensor, *d_biases: tf.Tensor
+        ) -> list[Any]:
             d_logits = tf.where(is_class, d_logits, 0.0)
             d_own = _column(d_logits) * features[:, tf.newaxis]
             flat = tf.reshape(d_own, tf.stack([tf.size(ids), tf.shape(features)[1]]))
