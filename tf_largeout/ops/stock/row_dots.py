@@ -1,9 +1,7 @@
 """Logits of different classes for each example; see `ops/row_dot_ops.py`.
 
 The rows of the classes, `[batch, num_ids, dim]`, are in memory. The gradients of the variables
-have as many rows as there are ids: one per distinct class, in ascending order, and then rows of
-0 with the highest id. Every optimizer can apply them, those of Keras too. Without any class,
-the ids are -1.
+have as many rows as there are ids, merged as in `rows`.
 """
 
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.ops.stock import errors, tables
-from tf_largeout.ops.stock import rows as merging
+from tf_largeout.ops.stock.rows import largeout_merge_rows
 
 _LOWEST = tf.float32.min
 _NAN = float("nan")
@@ -68,7 +66,7 @@ def largeout_row_dots(
                 d_bias = tf.concat([tf.reshape(d_logits, [-1]), d_bias], axis=0)
                 d_rows = tf.concat([d_rows, _column(d_bias)], axis=1)
             all_ids = tf.concat([tf.reshape(ids, [-1]), shared_ids], axis=0)
-            d_rows, row_ids = _merged(d_rows, all_ids)
+            d_rows, row_ids = largeout_merge_rows(d_rows, all_ids)
             shape = tables.shape_of(embeddings)
             slices = [d_rows[:, :-1], d_rows[:, -1]] if d_biases else [d_rows]
             return [
@@ -84,17 +82,6 @@ def largeout_row_dots(
 
 def _column(tensor: tf.Tensor) -> tf.Tensor:
     return tensor[..., tf.newaxis]
-
-
-def _merged(rows: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums rows of equal ids, as optimizers such as Keras's Adam need them.
-
-    Padding is at the end: rows of 0 with the highest id, or with -1 if there is no other id.
-    """
-    rows, ids = merging.largeout_merge_rows(rows, ids)
-    if ids.shape == [0]:
-        return rows, ids
-    return rows, tf.where(ids == -1, tf.reduce_max(ids), ids)
 
 
 def _check_shapes(

@@ -1,22 +1,40 @@
 """Merging of gradient rows and optimizer updates of rows; see `ops/row_ops.py`.
 
-All shapes are static. Merged rows are padded at the end with zeros and the id -1, as those of
-the GPU kernels, and updates skip the id -1. Equal gradients are summed in any order. An id out
-of range is an error on a CPU. In a compiled step or on a GPU, where nothing can raise an error,
-the update then changes no row.
+All shapes are static: n gradient rows are merged to n rows. Those of the distinct ids come first,
+in ascending order. Then come rows of 0 that repeat the highest id, so that Keras's optimizers,
+observers of rows and clipping need no rule for them. Only if there is no row at all, all ids are
+-1, and updates skip them. In gradient rows, an id of -1 is no row.
+
+Equal gradients are summed in any order. An id out of range is an error on a CPU. In a compiled
+step or on a GPU, where nothing can raise an error, the update then changes no row.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from tf_largeout.ops.stock import errors, tables
+from tf_largeout.ops.stock import errors, philox, tables
 
 _PADDING = -1
+_MOST_FINITE = float(tf.bfloat16.max)
 
 
 def largeout_merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Sums rows `[n, ...]` of equal ids `[n]`; returns n rows and ids, padded at the end."""
+    """Sums rows `[n, ...]` of equal ids `[n]`; returns n rows and ids."""
+    merged = _merge(values, ids)
+    return merged.values, tf.where(merged.is_row, merged.ids, tf.reduce_max(merged.ids))
+
+
+class _Merged(NamedTuple):
+    """Merged rows; `is_row` is false where `values` are 0 and `ids` are -1."""
+
+    values: tf.Tensor
+    ids: tf.Tensor
+    is_row: tf.Tensor
+
+
+def _merge(values: tf.Tensor, ids: tf.Tensor) -> _Merged:
     values, ids = tf.convert_to_tensor(values, tf.float32), tf.convert_to_tensor(ids)
     if not values.shape[:1].is_compatible_with(ids.shape):
         errors.fail(
@@ -34,18 +52,18 @@ def largeout_merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, t
     unused = tf.fill([count], tf.constant(ids.dtype.max, ids.dtype))
     merged = tf.tensor_scatter_nd_update(unused, segments[:, tf.newaxis], keys)
     is_row = merged != ids.dtype.max
-    return tf.where(_column(is_row, sums), sums, 0.0), tf.where(is_row, merged, _PADDING)
+    values = tf.where(_column(is_row, sums), sums, 0.0)
+    return _Merged(values, tf.where(is_row, merged, _PADDING), is_row)
 
 
 def largeout_check_row_ids(ids: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
     """Returns ids `[n]`; raises an error for an id out of range, where errors can be raised."""
-    return _in_range(ids, tf.cast(num_rows, ids.dtype), ids >= 0)
-
-
-def _in_range(ids: tf.Tensor, num_rows: tf.Tensor, not_negative: tf.Tensor) -> tf.Tensor:
-    limit = errors.static_number(num_rows) or "the number of rows"
+    ids = tf.convert_to_tensor(ids)
+    num_rows = tf.cast(num_rows, ids.dtype)
+    limit = errors.static_number(num_rows)
+    limit = "the number of rows" if limit is None else limit
     message = f"{{number}} is not a row: expected 0 <= id < {limit}, at {{place}}"
-    return errors.all_true(not_negative & (ids < num_rows), ids, message, ids)
+    return errors.all_true((ids >= _PADDING) & (ids < num_rows), ids, message, ids)
 
 
 def largeout_row_adam(
@@ -164,9 +182,8 @@ class _Update:
         values, ids = tf.convert_to_tensor(values, tf.float32), tf.convert_to_tensor(ids)
         errors.check_shape(values, "values", *ids.shape, *self._shape[1:])
         num_rows = tf.cast(tables.num_rows(variable), ids.dtype)
-        sums, ids = largeout_merge_rows(values, _in_range(ids, num_rows, ids >= _PADDING))
-        self._is_row = ids != _PADDING
-        self._ids = tf.where(self._is_row, ids, tf.maximum(tf.reduce_sum(ids[:1]), 0))
+        sums, ids, self._is_row = _merge(values, largeout_check_row_ids(ids, num_rows))
+        self._ids = tf.where(self._is_row, ids, tf.maximum(ids[:1], 0))
         self._rounding = rounding
         self._variable = variable
         inside = (self._ids >= 0) & (self._ids < num_rows)
@@ -200,15 +217,14 @@ class _Update:
         return tf.group(*writes)
 
     def _rounded(self, rows: tf.Tensor) -> tf.Tensor:
-        """Rounds rows to bfloat16 at random (Gupta et al. 2015, section 3)."""
-        noise = tf.random.stateless_uniform(
-            tf.shape(rows), self._rounding[0], 0, 2**16, tf.int32, alg="philox"
-        )
-        bits = tf.bitcast(rows, tf.int32) + self._repeat_first(noise)
-        rounded = tf.bitcast(tf.bitwise.bitwise_and(bits, -(2**16)), tf.float32)
-        largest = tf.constant(tf.bfloat16.max, tf.float32)
-        rounded = tf.clip_by_value(rounded, -largest, largest)
-        return tf.cast(tf.where(tf.math.is_finite(rows), rounded, rows), tf.bfloat16)
+        """Rounds rows to bfloat16 at random; see `core/base/bfloat16_rows.h`."""
+        flat = tf.reshape(rows, [tf.shape(rows)[0], -1])
+        noise = philox.bits_of_rows(self._rounding[0], self._ids, tf.shape(flat)[1])
+        bits = tf.bitwise.bitwise_and(tf.bitcast(flat, tf.int32) + noise, -(2**16))
+        rounded = tf.clip_by_value(tf.bitcast(bits, tf.float32), -_MOST_FINITE, _MOST_FINITE)
+        rounded = tf.where(abs(flat) > _MOST_FINITE, tf.sign(flat) * _MOST_FINITE, rounded)
+        rounded = tf.where(tf.math.is_finite(flat), rounded, flat)
+        return tf.cast(tf.reshape(rounded, tf.shape(rows)), tf.bfloat16)
 
     def _repeat_first(self, rows: tf.Tensor) -> tf.Tensor:
         return tf.where(_column(self._is_row, rows), rows, rows[:1])

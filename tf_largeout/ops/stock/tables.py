@@ -5,13 +5,12 @@ read zeros for a row that does not exist. These functions check.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from tf_largeout.ops.stock import errors
-
-Rows = tf.Tensor
 
 
 def dtype_of(handle: tf.Tensor) -> tf.DType:
@@ -69,7 +68,7 @@ def check(
     )
 
 
-def gather(handle: tf.Tensor, ids: tf.Tensor) -> Rows:
+def gather(handle: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Returns rows of a variable, `[..., dim]`, in the dtype of the variable.
 
     An id out of range is an error on a CPU. On a GPU its row is 0, and a compiled step reads
@@ -78,43 +77,12 @@ def gather(handle: tf.Tensor, ids: tf.Tensor) -> Rows:
     return tf.raw_ops.ResourceGather(resource=handle, indices=ids, dtype=dtype_of(handle))
 
 
-def rows_of(handle: tf.Tensor, ids: tf.Tensor) -> Rows:
-    """Returns rows of a variable in float32, `[..., dim]`, with a gradient for the variable.
-
-    The row of the id -1 is 0. Another id out of range is an error on a CPU; elsewhere its row
-    is NaN. The gradient has one row per id; ids repeat, and -1 stays.
-    """
-    is_id = ids != -1
-    inside = (ids >= 0) & (ids < tf.cast(num_rows(handle), ids.dtype))
-    other = tf.where(is_id, float("nan"), 0.0)
-
-    @tf.custom_gradient
-    def read(handle: tf.Tensor) -> tuple[Rows, Callable[[tf.Tensor], tf.IndexedSlices]]:
-        rows = tf.cast(gather(handle, tf.where(is_id, ids, 0)), tf.float32)
-
-        def gradient(d_rows: tf.Tensor) -> tf.IndexedSlices:
-            shape = shape_of(handle)
-            flat = tf.reshape(d_rows, tf.concat([[-1], tf.cast(shape[1:], tf.int32)], axis=0))
-            return tf.IndexedSlices(flat, tf.reshape(ids, [-1]), shape)
-
-        return tf.where(_like(inside, rows), rows, _like(other, rows)), gradient
-
-    return read(handle)
-
-
-def scatter(handle: tf.Tensor, ids: tf.Tensor, rows: Rows) -> tf.Operation | None:
+def scatter(handle: tf.Tensor, ids: tf.Tensor, rows: tf.Tensor) -> tf.Operation | None:
     """Sets rows of a variable, in place. Equal ids must have equal rows."""
     return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=ids, updates=rows)
 
 
-def _known(handle: tf.Tensor) -> object | None:
+def _known(handle: tf.Tensor) -> Any:
     """Returns the dtype and shape that a handle carries, or None."""
     data = getattr(handle, "_handle_data", None)
     return data.shape_and_type[0] if data is not None and data.is_set else None
-
-
-def _like(tensor: tf.Tensor, rows: Rows) -> tf.Tensor:
-    """Appends axes of size 1, up to the rank of the rows."""
-    for _ in range(rows.shape.rank - tensor.shape.rank):
-        tensor = tensor[..., tf.newaxis]
-    return tensor
