@@ -16,7 +16,7 @@ def largeout_bag_sums(
     embeddings: tf.Tensor, ids: tf.Tensor, weights: tf.Tensor, differentiate_weights: bool
 ) -> tf.Tensor:
     """Returns the sums, `[batch, dim]`; NaN for an id out of range where nothing can raise."""
-    tables.check(embeddings, "the table", shape=tf.TensorShape([None, None]))
+    tables.check(embeddings, "embeddings", shape=[None, None])
     ids = errors.tensor(ids, tf.int64, "ids")
     weights = errors.tensor(weights, tf.float32, "weights")
     errors.check_shape(ids, "ids", None, None)

@@ -7,6 +7,7 @@ the size of the batch only, so XLA compiles a pass.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tf_largeout.ops.stock import errors, products, tables
@@ -16,8 +17,9 @@ _LOWEST = tf.float32.min
 # Logits of equal rows may differ by this part of the sum of the magnitudes of their products,
 # because matrix products of different shapes add in different orders.
 _ROUNDING = 2.0**-22
-# If the magnitudes of the features have a larger sum, a logit of -inf may be an overflow.
-_LARGE = 2.0**64
+# Logits that overflow and logits of NaN are marked by their ids: plus the number of classes, or
+# twice that number.
+_LOST, _NAN = np.int64(1), np.int64(2)
 
 
 class _Block(NamedTuple):
@@ -50,7 +52,7 @@ class _Classes:
     ):
         tables.check(embeddings, "the embeddings", [tf.float32, tf.bfloat16])
         shape = tables.static_shape(embeddings)
-        features = tf.convert_to_tensor(features, tf.float32)
+        features = _features(features)
         errors.check_shape(features, "features", None, shape[1])
         for one in bias:
             tables.check(one, "the bias", shape=shape[:1])
@@ -130,7 +132,7 @@ def largeout_class_statistics(
     as equal: the lower id wins.
     """
 
-    features, labels = tf.convert_to_tensor(features), tf.convert_to_tensor(labels, tf.int64)
+    features, labels = _features(features), tf.convert_to_tensor(labels, tf.int64)
     first_class = tf.cast(first_class, tf.int64)
     errors.check_shape(first_class, "first_class must be a scalar: it")
     errors.check_shape(labels, "labels", features.shape[0], None)
@@ -143,9 +145,10 @@ def largeout_class_statistics(
     good = first_class >= 0 if given_logits else first_class == 0
     first_class = errors.all_true(good, first_class, message, first_class)
 
+    # Handles are read from the outer scope: as arguments they lose their dtype and shape.
     @tf.custom_gradient
-    def statistics(features: tf.Tensor, embeddings: tf.Tensor, *rest: tf.Tensor) -> Any:
-        bias, given = rest[: len(bias_handles)], rest[len(bias_handles) :]
+    def statistics(features: tf.Tensor, *others: tf.Tensor) -> Any:
+        given = others[1 + len(bias) :]
         classes = _Classes(features, embeddings, bias, compute_type, unit_length)
         if given:
             logits = given[0]
@@ -155,7 +158,7 @@ def largeout_class_statistics(
         state = (tf.fill(tf.shape(features)[:1], -float("inf")), tf.zeros_like(labels))
         higher, lower = (logits + error)[..., tf.newaxis], (logits - error)[..., tf.newaxis]
 
-        def add(state: tuple[tf.Tensor, tf.Tensor], block: _Block) -> tuple:
+        def add(state: tuple[tf.Tensor, tf.Tensor], block: _Block) -> tuple[Any, ...]:
             both = tf.stack([state[0], tf.reduce_logsumexp(block.logits, axis=1)])
             scores, ids = block.logits[:, tf.newaxis], block.ids + first_class
             own = labels[..., tf.newaxis]
@@ -164,10 +167,12 @@ def largeout_class_statistics(
             return tf.reduce_logsumexp(both, axis=0), state[1] + found
 
         log_partition, ranks = classes.fold(add, state)
+        is_finite = tf.reduce_all(tf.math.is_finite(features), axis=1)
+        log_partition = tf.where(is_finite, log_partition, float("nan"))
         has_rank = (labels >= 0) & (logits > -float("inf"))
         ranks = tf.where(has_rank, ranks, classes.count)
 
-        def gradient(d_log_partition: tf.Tensor, d_logits: tf.Tensor, _: tf.Tensor) -> list:
+        def gradient(d_log_partition: tf.Tensor, d_logits: tf.Tensor, _: Any) -> list[Any]:
             _check_gradient(unit_length)
             own = labels[:, :0] if given else labels
             d_features, d_embeddings, d_bias = largeout_class_softmax_gradient(
@@ -184,7 +189,6 @@ def largeout_class_statistics(
 
         return (log_partition, tf.identity(logits), ranks), gradient
 
-    bias_handles = bias
     return statistics(features, embeddings, *bias, *given_logits)
 
 
@@ -198,11 +202,11 @@ def largeout_label_logits(
 ) -> tf.Tensor:
     """Returns the logits of the labels, `[batch, num_labels]`. Their gradients are dense."""
 
-    features, labels = tf.convert_to_tensor(features), tf.convert_to_tensor(labels, tf.int64)
+    features, labels = _features(features), tf.convert_to_tensor(labels, tf.int64)
     errors.check_shape(labels, "labels", features.shape[0], None)
 
     @tf.custom_gradient
-    def logits_of(features: tf.Tensor, embeddings: tf.Tensor, *bias: tf.Tensor) -> Any:
+    def logits_of(features: tf.Tensor, *_: tf.Tensor) -> Any:
         classes = _Classes(features, embeddings, bias, compute_type, unit_length)
 
         def gradient(d_logits: tf.Tensor) -> list[tf.Tensor]:
@@ -229,7 +233,7 @@ def largeout_class_softmax_gradient(
     compute_type: str | tf.DType = "float32",
 ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
     """Returns the gradients of the features, the embeddings and the biases."""
-    features, labels = tf.convert_to_tensor(features), tf.convert_to_tensor(labels, tf.int64)
+    features, labels = _features(features), tf.convert_to_tensor(labels, tf.int64)
     weights, label_weights = tf.convert_to_tensor(weights), tf.convert_to_tensor(label_weights)
     label_weights = tf.where(labels != -1, label_weights, 0.0)
     is_used = (weights != 0) | tf.reduce_any(label_weights != 0, axis=1)
@@ -241,15 +245,17 @@ def largeout_class_softmax_gradient(
     log_partition = tf.convert_to_tensor(log_partition)[:, tf.newaxis]
     weights = weights[:, tf.newaxis]
 
-    def add(state: tuple, block: _Block) -> tuple:
+    def add(state: tuple[Any, ...], block: _Block) -> tuple[Any, ...]:
         place, d_features, d_rows, d_biases = state
         shares = tf.exp(block.logits - log_partition) * weights
-        shares = classes.rounded(tf.where(weights != 0, shares, 0.0))
+        shares = tf.where(weights != 0, shares, 0.0)
+        d_bias = tf.reduce_sum(shares, axis=0)
+        shares = classes.rounded(shares)
         return (
             place + 1,
             d_features + tf.matmul(shares, block.rows),
             d_rows.write(place, tf.matmul(shares, classes.features, transpose_a=True)),
-            d_biases.write(place, tf.reduce_sum(shares, axis=0)),
+            d_biases.write(place, d_bias),
         )
 
     start = (0, tf.zeros_like(features), d_rows, d_biases)
@@ -281,7 +287,7 @@ def largeout_class_top_k(
     del packed_codes, packed_scales
     classes = _Classes(features, embeddings, bias, unit_length=unit_length)
     features = classes.features
-    message = "features must be finite, but those of {place} are not: one is {number}"
+    message = "features must be finite, but those of {example} are not: one is {number}"
     features = errors.all_true(tf.math.is_finite(features), features, message, features)
     last = errors.static_number(classes.count) or "the number of classes"
     message = f"k must be in [1, {last}], got {{number}}"
@@ -289,13 +295,17 @@ def largeout_class_top_k(
     k = errors.all_true((k >= 1) & (k <= classes.count), k, message, k)
     k = tf.cast(k, tf.int32)
     shape = [tf.shape(features)[0], k]
-    nothing = (tf.fill(shape, -float("inf")), tf.fill(shape, tf.constant(-1, tf.int64)))
+    nothing = (tf.fill(shape, -float("inf")), tf.zeros(shape, tf.int64))
 
     def add(best: tuple[tf.Tensor, tf.Tensor], block: _Block) -> tuple[tf.Tensor, tf.Tensor]:
         # -inf and NaN rank last, but above classes that do not exist.
         scores = tf.where(block.logits > _LOWEST, block.logits, _LOWEST)
         scores = tf.where(block.exists, scores, -float("inf"))
-        ids = tf.broadcast_to(block.ids, tf.shape(scores))
+        finite = _count(tf.math.is_finite(block.rows)) == tf.shape(block.rows, tf.int64)[1]
+        finite &= tf.math.is_finite(classes.biases(block.ids))
+        kinds = tf.where(tf.math.is_nan(block.logits), _NAN, tf.zeros_like(finite, tf.int64))
+        kinds = tf.where(finite & ~tf.math.is_finite(block.logits), _LOST, kinds)
+        ids = block.ids + classes.count * kinds
         scores = tf.concat([best[0], scores], axis=1)
         ids = tf.concat([best[1], ids], axis=1)
         scores, places = tf.math.top_k(scores, k)
@@ -303,23 +313,29 @@ def largeout_class_top_k(
         return tf.ensure_shape(scores, best[0].shape), tf.ensure_shape(ids, best[1].shape)
 
     scores, ids = classes.fold(add, nothing)
+    kinds, ids = ids // classes.count, ids % classes.count
     scores = tf.where(scores > _LOWEST, scores, -float("inf"))
-    size = tf.reduce_sum(tf.abs(features), axis=1, keepdims=True)
-    lost = (scores == float("inf")) | ((size > _LARGE) & (scores == -float("inf")))
+    scores = tf.where(kinds == _NAN, float("nan"), scores)
+    is_kept = kinds != _LOST
     message = (
-        "logits must not overflow, but for {place} one is {number}: scale the features down"
+        "logits must not overflow, but for the features of {example} that of class {number} is "
+        "infinite or NaN, though all numbers are finite: scale the features down"
     )
-    scores = errors.all_true(~lost, scores, message, scores)
-    invalid = lost | ~tf.math.is_finite(size)
-    return tf.where(invalid, float("nan"), scores), tf.where(
-        invalid, tf.constant(-1, tf.int64), ids
-    )
+    scores = errors.all_true(is_kept, ids, message, scores)
+    is_kept &= tf.reduce_all(tf.math.is_finite(features), axis=1, keepdims=True)
+    return tf.where(is_kept, scores, float("nan")), tf.where(is_kept, ids, np.int64(-1))
 
 
 def _count(bools: tf.Tensor) -> tf.Tensor:
     """Counts the true values along the last axis, int64; correct below 2^24."""
     # TensorFlow sums floats far faster than bools or integers.
     return tf.cast(tf.reduce_sum(tf.cast(bools, tf.float32), axis=-1), tf.int64)
+
+
+def _features(features: tf.Tensor) -> tf.Tensor:
+    features = errors.tensor(features, tf.float32, "features")
+    errors.check_shape(features, "features", None, None)
+    return features
 
 
 def _check_gradient(unit_length: bool) -> None:

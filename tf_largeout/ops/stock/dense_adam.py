@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tf_largeout.ops.stock import tables
+from tf_largeout.ops.stock import errors, tables
 
 
 def largeout_dense_adam(
@@ -15,11 +15,18 @@ def largeout_dense_adam(
     beta_2: tf.Tensor,
     epsilon: tf.Tensor,
 ) -> None:
+    name = "a hyperparameter"
+    step_size, epsilon = errors.scalars([step_size, epsilon], tf.float32, name)
+    betas = errors.scalars([beta_1, beta_2], tf.float64, name)
+    gradient = errors.tensor(gradient, tf.float32, "gradient")
+    shape = tables.static_shape(variable)
+    errors.check_shape(gradient, "gradient", *shape)
     old = []
+    tables.check_distinct(variable, momentum, velocity)
     for handle in (variable, momentum, velocity):
-        tables.check(handle, "the variable or a slot")
+        tables.check(handle, "the variable or an optimizer slot", shape=shape)
         old.append(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32))
-    gains = [tf.cast(1 - tf.cast(beta, tf.float64), tf.float32) for beta in (beta_1, beta_2)]
+    gains = [tf.cast(1 - beta, tf.float32) for beta in betas]
     mean = old[1] + (gradient - old[1]) * gains[0]
     square = old[2] + (tf.square(gradient) - old[2]) * gains[1]
     weights = old[0] - mean * step_size / (tf.sqrt(square) + epsilon)

@@ -4,6 +4,7 @@ A compiled step and a GPU cannot raise errors. There the functions below do noth
 change no variable or return NaN.
 """
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,19 +28,29 @@ def tensor(value: Any, dtype: tf.DType, name: str) -> tf.Tensor:
     return tf.convert_to_tensor(value, dtype)
 
 
-def sizes(tensor: tf.Tensor) -> str:
-    """Returns a static shape for an error message, such as `[2,?]`."""
-    if tensor.shape.rank is None:
+def scalars(values: Sequence[Any], dtype: tf.DType, name: str) -> list[tf.Tensor]:
+    """Converts arguments to scalar tensors; raises an error if one has another shape."""
+    found = [tensor(value, dtype, name) for value in values]
+    for each in found:
+        if each.shape.rank not in (0, None):
+            fail(f"{name} must be a scalar, got {sizes(each)}")
+    return found
+
+
+def sizes(tensor: Any) -> str:
+    """Returns a shape, or that of a tensor, for an error message, such as `[2,?]`."""
+    shape = tensor if isinstance(tensor, tf.TensorShape) else tf.TensorShape(tensor.shape)
+    if shape.rank is None:
         return "an unknown shape"
-    return "[" + ",".join("?" if size is None else str(size) for size in tensor.shape) + "]"
+    return "[" + ",".join("?" if size is None else str(size) for size in shape) + "]"
 
 
 def check_shape(tensor: Any, name: str, *expected: int | None) -> None:
     """Raises an InvalidArgumentError if a static shape is not as expected; None is any size."""
     shape = tf.TensorShape(tensor.shape)
     if not shape.is_compatible_with(expected):
-        sizes = ", ".join("?" if size is None else str(size) for size in expected)
-        fail(f"{name} must be of shape [{sizes}], but are of shape {shape}")
+        wanted = ",".join("?" if size is None else str(size) for size in expected)
+        fail(f"{name} must be of shape [{wanted}], got {sizes(tensor)}")
 
 
 def precondition(good: tf.Tensor, message: str) -> None:
@@ -62,7 +73,8 @@ def all_true(
     Args:
         good: Bools.
         numbers: The numbers that were checked, like `good`.
-        message: The error, with fields `{number}` and `{place}` for the first false element.
+        message: The error, with fields `{number}`, `{place}`, `{index}` and `{example}` for
+            the first false element.
         tensor: Any tensor.
         kind: The error outside functions.
 
@@ -74,10 +86,14 @@ def all_true(
         if len(bad):
             number, where = numbers.numpy()[tuple(bad[0])], [int(one) for one in bad[0]]
             place = _PLACES.get(len(where), "position {}").format(*where)
-            fail(message.format(number=number, place=place), kind)
+            example = f"example {where[0]}" if where else ""
+            index = ", ".join(map(str, where))
+            fail(message.format(number=number, place=place, example=example, index=index), kind)
     elif not tf.config.list_logical_devices("GPU"):
-        text = message.format(number="one of the numbers that follow", place="some place")
-        check = tf.debugging.Assert(tf.reduce_all(good), [text, numbers])
+        unknown = {"number": "one of the numbers that follow", "place": "some place"}
+        text = message.format(**unknown, example="an example", index="?")
+        # `tf.debugging.Assert` would add a `tf.cond`.
+        check = tf.raw_ops.Assert(condition=tf.reduce_all(good), data=[text, numbers])
         with tf.control_dependencies([check]):
             return tf.identity(tensor)
     return tensor

@@ -97,8 +97,8 @@ def _check_shapes(
         errors.fail(f"bias must be one variable or none, got {len(bias)}")
     for one in bias:
         tables.check(one, "bias", shape=shape[:1])
-    batch, dim = features.shape if features.shape.rank == 2 else (None, None)
-    if not features.shape.is_compatible_with([batch, shape[1]]):
+    batch = features.shape[0] if features.shape.rank == 2 else None
+    if not features.shape.is_compatible_with([None, shape[1]]):
         errors.fail(
             f"features must be [batch, dim] with dim {shape[1]} as in the embeddings, got "
             f"{errors.sizes(features)}"

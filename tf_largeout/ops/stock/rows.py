@@ -40,7 +40,7 @@ def _merge(values: tf.Tensor, ids: tf.Tensor) -> _Merged:
         errors.fail(
             f"values must have one row per id, but are {values.shape} for {ids.shape[0]} ids"
         )
-    message = "an id must not be negative: got {number} at {place}"
+    message = "ids[{index}] = {number} is not a row: expected 0 <= id"
     ids = errors.all_true(ids >= _PADDING, ids, message, ids)
     keys = tf.where(ids != _PADDING, ids, ids.dtype.max)  # padding comes last
     order = tf.argsort(keys, stable=True)
@@ -60,9 +60,9 @@ def largeout_check_row_ids(ids: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
     """Returns ids `[n]`; raises an error for an id out of range, where errors can be raised."""
     ids = tf.convert_to_tensor(ids)
     num_rows = tf.cast(num_rows, ids.dtype)
-    limit = errors.static_number(num_rows)
-    limit = "the number of rows" if limit is None else limit
-    message = f"{{number}} is not a row: expected 0 <= id < {limit}, at {{place}}"
+    static = errors.static_number(num_rows)
+    limit = "the number of rows" if static is None else static
+    message = f"ids[{{index}}] = {{number}} is not a row: expected 0 <= id < {limit}"
     return errors.all_true((ids >= _PADDING) & (ids < num_rows), ids, message, ids)
 
 
@@ -81,11 +81,16 @@ def largeout_row_adam(
     weight_decay: tf.Tensor,
     rounding: Sequence[tf.Tensor],
 ) -> tf.Operation | None:
+    step_size, epsilon, weight_decay = _rates(step_size, epsilon, weight_decay)
+    beta_1, beta_2 = errors.scalars([beta_1, beta_2], tf.float64, "a hyperparameter")
+    (step,) = errors.scalars([step], tf.int64, "a hyperparameter")
+    if max(len(momentum), len(last_step)) > 1:
+        errors.fail("momentum and last_step must be one variable each or none")
     update = _Update(variable, values, ids, rounding)
     handles = [*momentum, velocity]
     old = [update.read(slot) for slot in handles]
     new = list(old)
-    betas = [tf.cast(beta, tf.float64) for beta in ([beta_1] * len(momentum) + [beta_2])]
+    betas = [beta_1] * len(momentum) + [beta_2]
     slots = []
     if last_step:
         steps = update.read(last_step[0], tf.int64, 1)
@@ -113,6 +118,7 @@ def largeout_row_adagrad(
     weight_decay: tf.Tensor,
     rounding: Sequence[tf.Tensor],
 ) -> tf.Operation | None:
+    learning_rate, epsilon, weight_decay = _rates(learning_rate, epsilon, weight_decay)
     update = _Update(variable, values, ids, rounding)
     old = update.read(accumulator)
     new = old + tf.square(update.gradient)
@@ -130,6 +136,7 @@ def largeout_row_rowwise_adagrad(
     weight_decay: tf.Tensor,
     rounding: Sequence[tf.Tensor],
 ) -> tf.Operation | None:
+    learning_rate, epsilon, weight_decay = _rates(learning_rate, epsilon, weight_decay)
     update = _Update(variable, values, ids, rounding)
     gradient = update.gradient
     axes = list(range(1, gradient.shape.rank))
@@ -150,6 +157,7 @@ def largeout_row_momentum(
     rounding: Sequence[tf.Tensor],
     nesterov: bool = False,
 ) -> tf.Operation | None:
+    learning_rate, decay, weight_decay = _rates(learning_rate, decay, weight_decay)
     update = _Update(variable, values, ids, rounding)
     change, slots = -learning_rate * update.gradient, []
     if momentum:
@@ -158,6 +166,10 @@ def largeout_row_momentum(
         slots.append((momentum[0], old, new))
         change = new * decay + change if nesterov else new
     return update.apply(change, weight_decay, slots)
+
+
+def _rates(*values: tf.Tensor) -> list[tf.Tensor]:
+    return errors.scalars(values, tf.float32, "a hyperparameter")
 
 
 class _Update:
@@ -179,6 +191,8 @@ class _Update:
     ):
         tables.check(variable, "the variable", [tf.bfloat16 if rounding else tf.float32])
         self._shape = tables.static_shape(variable)
+        for one in rounding:
+            errors.check_shape(one, "rounding", 2)
         values, ids = tf.convert_to_tensor(values, tf.float32), tf.convert_to_tensor(ids)
         errors.check_shape(values, "values", *ids.shape, *self._shape[1:])
         num_rows = tf.cast(tables.num_rows(variable), ids.dtype)
@@ -190,7 +204,9 @@ class _Update:
         self._may_write = tf.reduce_any(self._is_row) & tf.reduce_all(inside)
         self.gradient = self._repeat_first(sums)
 
-    def read(self, slot: tf.Tensor, dtype: tf.DType = tf.float32, rank: int | None = None):
+    def read(
+        self, slot: tf.Tensor, dtype: tf.DType = tf.float32, rank: int | None = None
+    ) -> tf.Tensor:
         """Returns the rows of a slot, which has the shape of the variable, up to `rank`."""
         tables.check(slot, "an optimizer slot", [dtype], self._shape[:rank])
         return tables.gather(slot, self._ids)
@@ -211,6 +227,7 @@ class _Update:
         if self._rounding:
             rows = self._rounded(rows)
         writes = []
+        tables.check_distinct(self._variable, *(slot for slot, _, _ in slots))
         for table, before, after in [*slots, (self._variable, old, rows)]:
             after = tf.where(self._may_write, after, before)
             writes.append(tables.scatter(table, self._ids, after))

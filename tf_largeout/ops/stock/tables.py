@@ -60,12 +60,17 @@ def check(
     if dtype in dtypes and found.is_compatible_with(tf.TensorShape(shape)):
         return
     names = " or ".join(one.name for one in dtypes)
-    wanted = "" if shape is None else f" of shape {shape}"
-    is_half = dtype == tf.float16
+    wanted = "" if shape is None else f" of shape {errors.sizes(shape)}"
+    received = "half" if dtype == tf.float16 else dtype.name
     errors.fail(
-        f"{name} must be {names}{wanted}, but is {'half' if is_half else dtype.name} of shape "
-        f"{found}"
+        f"{name} must be {names}{wanted}, but is {received} of shape {errors.sizes(found)}"
     )
+
+
+def check_distinct(*handles: tf.Tensor) -> None:
+    """Raises an InvalidArgumentError if a variable is passed twice."""
+    if len({id(one) for one in handles}) < len(handles):
+        errors.fail("expected different variables, got one of them twice")
 
 
 def gather(handle: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
