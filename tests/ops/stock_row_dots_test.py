@@ -142,9 +142,9 @@ WRONG = {
     r"features must be \[batch, dim\] with dim 3 .*got \[2,4\]": {"features": tf.ones([2, 4])},
     r"ids must be .* with batch 2 .*got \[3,1\]": {"ids": tf.zeros([3, 1], tf.int64)},
     r"embeddings must be .*float16": {"embeddings": tf.ones([5, 3], tf.float16)},
-    r"embeddings must be .*\(5,\)": {"embeddings": tf.ones([5])},
+    r"embeddings must be .* shape \[5\]": {"embeddings": tf.ones([5])},
     r"bias must be .*float64": {"bias": [tf.ones([5], tf.float64)]},
-    r"bias must be .*\(4,\)": {"bias": [tf.ones([4])]},
+    r"bias must be .* shape \[4\]": {"bias": [tf.ones([4])]},
 }
 
 

@@ -131,7 +131,6 @@ def largeout_class_statistics(
     A class whose logit differs from that of the label by less than the error of rounding counts
     as equal: the lower id wins.
     """
-
     features, labels = _features(features), tf.convert_to_tensor(labels, tf.int64)
     first_class = tf.cast(first_class, tf.int64)
     errors.check_shape(first_class, "first_class must be a scalar: it")
@@ -201,7 +200,6 @@ def largeout_label_logits(
     unit_length: bool = False,
 ) -> tf.Tensor:
     """Returns the logits of the labels, `[batch, num_labels]`. Their gradients are dense."""
-
     features, labels = _features(features), tf.convert_to_tensor(labels, tf.int64)
     errors.check_shape(labels, "labels", features.shape[0], None)
 
@@ -318,8 +316,8 @@ def largeout_class_top_k(
     scores = tf.where(kinds == _NAN, float("nan"), scores)
     is_kept = kinds != _LOST
     message = (
-        "logits must not overflow, but for the features of {example} that of class {number} is "
-        "infinite or NaN, though all numbers are finite: scale the features down"
+        "logits must not overflow, but for the features of {example} that of class {number} "
+        "is infinite or NaN, though all numbers are finite: scale the features down"
     )
     scores = errors.all_true(is_kept, ids, message, scores)
     is_kept &= tf.reduce_all(tf.math.is_finite(features), axis=1, keepdims=True)

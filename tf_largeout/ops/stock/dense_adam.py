@@ -15,12 +15,17 @@ def largeout_dense_adam(
     beta_2: tf.Tensor,
     epsilon: tf.Tensor,
 ) -> None:
+    """Updates the variable and its slots in place."""
     name = "a hyperparameter"
     step_size, epsilon = errors.scalars([step_size, epsilon], tf.float32, name)
     betas = errors.scalars([beta_1, beta_2], tf.float64, name)
     gradient = errors.tensor(gradient, tf.float32, "gradient")
     shape = tables.static_shape(variable)
-    errors.check_shape(gradient, "gradient", *shape)
+    if not gradient.shape.is_compatible_with(shape):
+        errors.fail(
+            "the gradient must have the shape of the variable, "
+            f"{errors.sizes(shape)}, got {errors.sizes(gradient)}"
+        )
     old = []
     tables.check_distinct(variable, momentum, velocity)
     for handle in (variable, momentum, velocity):

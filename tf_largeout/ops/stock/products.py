@@ -13,6 +13,7 @@ def rounded(matrix: tf.Tensor) -> tf.Tensor:
 def largeout_rounded_product(
     a: tf.Tensor, b: tf.Tensor, transpose_a: bool = False, transpose_b: bool = False
 ) -> tf.Tensor:
+    """Returns the product of rounded matrices; gradients are rounded products, too."""
     a, b = errors.tensor(a, tf.float32, "a"), errors.tensor(b, tf.float32, "b")
     for name, matrix in (("a", a), ("b", b)):
         if matrix.shape.rank not in (2, None):

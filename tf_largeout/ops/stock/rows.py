@@ -1,9 +1,9 @@
 """Merging of gradient rows and optimizer updates of rows; see `ops/row_ops.py`.
 
-All shapes are static: n gradient rows are merged to n rows. Those of the distinct ids come first,
-in ascending order. Then come rows of 0 that repeat the highest id, so that Keras's optimizers,
-observers of rows and clipping need no rule for them. Only if there is no row at all, all ids are
--1, and updates skip them. In gradient rows, an id of -1 is no row.
+All shapes are static: n gradient rows are merged to n rows. Those of the distinct ids come
+first, in ascending order. Then come rows of 0 that repeat the highest id, so that Keras's
+optimizers, observers of rows and clipping need no rule for them. Only if there is no row at
+all, all ids are -1, and updates skip them. In gradient rows, an id of -1 is no row.
 
 Equal gradients are summed in any order. An id out of range is an error on a CPU. In a compiled
 step or on a GPU, where nothing can raise an error, the update then changes no row.
@@ -81,6 +81,7 @@ def largeout_row_adam(
     weight_decay: tf.Tensor,
     rounding: Sequence[tf.Tensor],
 ) -> tf.Operation | None:
+    """See `row_adam` in `ops/row_ops.py`."""
     step_size, epsilon, weight_decay = _rates(step_size, epsilon, weight_decay)
     beta_1, beta_2 = errors.scalars([beta_1, beta_2], tf.float64, "a hyperparameter")
     (step,) = errors.scalars([step], tf.int64, "a hyperparameter")
@@ -118,6 +119,7 @@ def largeout_row_adagrad(
     weight_decay: tf.Tensor,
     rounding: Sequence[tf.Tensor],
 ) -> tf.Operation | None:
+    """See `row_adagrad` in `ops/row_ops.py`."""
     learning_rate, epsilon, weight_decay = _rates(learning_rate, epsilon, weight_decay)
     update = _Update(variable, values, ids, rounding)
     old = update.read(accumulator)
@@ -136,6 +138,7 @@ def largeout_row_rowwise_adagrad(
     weight_decay: tf.Tensor,
     rounding: Sequence[tf.Tensor],
 ) -> tf.Operation | None:
+    """See `row_rowwise_adagrad` in `ops/row_ops.py`."""
     learning_rate, epsilon, weight_decay = _rates(learning_rate, epsilon, weight_decay)
     update = _Update(variable, values, ids, rounding)
     gradient = update.gradient
@@ -157,6 +160,7 @@ def largeout_row_momentum(
     rounding: Sequence[tf.Tensor],
     nesterov: bool = False,
 ) -> tf.Operation | None:
+    """See `row_momentum` in `ops/row_ops.py`."""
     learning_rate, decay, weight_decay = _rates(learning_rate, decay, weight_decay)
     update = _Update(variable, values, ids, rounding)
     change, slots = -learning_rate * update.gradient, []

@@ -19,9 +19,7 @@ def dtype_of(handle: tf.Tensor) -> tf.DType:
     if known is not None:
         return tf.as_dtype(known.dtype)
     if tf.executing_eagerly():
-        raise TypeError(
-            f"expected the handle of a variable, with its dtype and shape; got {handle}"
-        )
+        errors.fail(f"expected the handle of one variable, a scalar, got {handle}")
     for dtype in (tf.float32, tf.bfloat16):
         with contextlib.suppress(ValueError):  # The handle is of a variable of another dtype.
             nothing = tf.zeros([0], tf.int32)
@@ -69,8 +67,13 @@ def check(
 
 def check_distinct(*handles: tf.Tensor) -> None:
     """Raises an InvalidArgumentError if a variable is passed twice."""
-    if len({id(one) for one in handles}) < len(handles):
-        errors.fail("expected different variables, got one of them twice")
+    for place, handle in enumerate(handles):
+        for first, other in enumerate(handles[:place]):
+            if other is handle:
+                errors.fail(
+                    f"inputs {first} and {place} are the same variable: they must be different "
+                    "variables"
+                )
 
 
 def gather(handle: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
