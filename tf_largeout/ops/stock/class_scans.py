@@ -281,7 +281,7 @@ def largeout_class_top_k(
     k: tf.Tensor,
     unit_length: bool = False,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the scores and ids of the best classes, `[batch, k]`. Packed rows are not used."""
+    """Returns the scores and ids of the best classes, `[batch, k]`; ignores packed rows."""
     del packed_codes, packed_scales
     classes = _Classes(features, embeddings, bias, unit_length=unit_length)
     features = classes.features

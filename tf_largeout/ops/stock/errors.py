@@ -90,10 +90,13 @@ def all_true(
             index = ", ".join(map(str, where))
             fail(message.format(number=number, place=place, example=example, index=index), kind)
     elif not tf.config.list_logical_devices("GPU"):
-        unknown = {"number": "one of the numbers that follow", "place": "some place"}
-        text = message.format(**unknown, example="an example", index="?")
+        text = message.format(number="\0", place="some place", example="an example", index="?")
+        data = text.split("\0")
+        if len(data) > 1:
+            lowest = tf.constant(numbers.dtype.min, numbers.dtype)
+            data.insert(1, tf.reduce_max(tf.where(good, lowest, numbers)))
         # `tf.debugging.Assert` would add a `tf.cond`.
-        check = tf.raw_ops.Assert(condition=tf.reduce_all(good), data=[text, numbers])
+        check = tf.raw_ops.Assert(condition=tf.reduce_all(good), data=data)
         with tf.control_dependencies([check]):
             return tf.identity(tensor)
     return tensor

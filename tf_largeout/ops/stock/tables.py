@@ -58,7 +58,7 @@ def check(
     if dtype in dtypes and found.is_compatible_with(tf.TensorShape(shape)):
         return
     names = " or ".join(one.name for one in dtypes)
-    wanted = "" if shape is None else f" of shape {errors.sizes(shape)}"
+    wanted = "" if shape is None else f" of shape {errors.sizes(tf.TensorShape(shape))}"
     received = "half" if dtype == tf.float16 else dtype.name
     errors.fail(
         f"{name} must be {names}{wanted}, but is {received} of shape {errors.sizes(found)}"
