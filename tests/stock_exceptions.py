@@ -14,6 +14,7 @@ SKIPPED = "the id -1 is no row: updates skip it"
 EXCEPTIONS = [
     (r"ops/bag_ops_test.*one_slice_per_distinct_id", PADDED),
     (r"ops/row_dot_ops_test.*one_slice_per_distinct_class", PADDED),
+    (r"layers/embedding_bag_test.*gradients_are_sparse_and_equal", PADDED),
     (r"ops/row_ops_test.*merge_rows_(sums_rows_of_equal_ids|takes_large_ids)", PADDED),
     (r"ops/row_ops_test.*id_out_of_range_changes_nothing.*--1\]", SKIPPED),
     (r"optimizers/training_test.*id_out_of_range_changes_nothing.*--1-", SKIPPED),
@@ -35,6 +36,14 @@ EXCEPTIONS = [
     ),
     (r"ops/huge_pages_test", "the op library requests huge pages"),
     (r"ops/stock_ops_test.*bag_sums", "it needs the gradients of the op library"),
+    (
+        r"layers/sharded_output_test.*bit_identical_to_one_shard",
+        "sums of equal ids have no fixed order: weights agree to 1e-6",
+    ),
+    (r"samplers/(samplers|search_start|unit_rows)_test.*\[(lsh|kernel_tree)", LIBRARY),
+    (r"losses/properties_test.*ImportanceNormalizationLoss-sampler[15]", LIBRARY),
+    (r"callbacks_test.*hardness.*\[(lsh|kernel_tree)", LIBRARY),
+    (r"serving/export_test.*only_the_custom_export_contains_our_op", LIBRARY),
     (r"ops/(packed_classes|process_ops)_test", LIBRARY),
     (r"ops/bad_arguments_test.*(lsh_|union_of_lists|hash_functions|parts_of_the_t)", LIBRARY),
     (r"ops/bad_arguments_test.*(more_lookups_than_e|more_samples_than_c)", LIBRARY),
