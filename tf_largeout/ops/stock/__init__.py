@@ -25,6 +25,7 @@ from tf_largeout.ops.stock.class_scans import (
 )
 from tf_largeout.ops.stock.class_scans import largeout_class_top_k as largeout_class_top_k
 from tf_largeout.ops.stock.class_scans import largeout_label_logits as largeout_label_logits
+from tf_largeout.ops.stock.class_scans import largeout_pack_classes as largeout_pack_classes
 from tf_largeout.ops.stock.dense_adam import largeout_dense_adam as largeout_dense_adam
 from tf_largeout.ops.stock.products import (
     largeout_rounded_product as largeout_rounded_product,
