@@ -551,4 +551,7 @@ def _with_bfloat16_gradient(rows: tf.Variable) -> tf.Tensor:
 
         return tf.identity(handle), gradient
 
-    return narrowed(handle_of(rows, watch=True))
+    handle = handle_of(rows, watch=True)
+    result = narrowed(handle)
+    result._handle_data = handle._handle_data  # The dtype, which the stock operations need.
+    return result

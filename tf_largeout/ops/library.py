@@ -1,6 +1,7 @@
 """Loads the C++ op library. Only `tf_largeout.ops` accesses it."""
 
 import contextlib
+import importlib
 import logging
 import mmap
 import os
@@ -8,6 +9,7 @@ import pathlib
 import re
 import types
 from collections.abc import Iterator
+from typing import Any
 
 from tf_largeout.ops import gpu_cards
 from tf_largeout.version import (
@@ -172,6 +174,10 @@ def _remedies() -> str:
 # LARGEOUT_OPS_LIBRARY selects another build of the library, such as one with sanitizers.
 LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or library_for(tf.__version__))
 GPUS_UNUSABLE = check_gpus(LOADED)  # The reason, or None.
-gen_ops = load(LOADED, use_gpus=not GPUS_UNUSABLE)
+gen_ops: Any  # The functions of the ops, such as `largeout_row_dots`.
+if os.environ.get("LARGEOUT_OPS") == "stock":
+    gen_ops = importlib.import_module("tf_largeout.ops.stock")
+else:
+    gen_ops = load(LOADED, use_gpus=not GPUS_UNUSABLE)
 check_keras()
 HAS_GPU_KERNELS = has_gpu_kernels(LOADED) and not GPUS_UNUSABLE

@@ -93,8 +93,8 @@ def observe(variable: keras.Variable, method: Callable[[tf.Tensor, tf.Tensor], N
     """Calls `method(ids, old_rows)` right after each update of rows of `variable`.
 
     Row-sparse optimizers do so inside the step, on the replica that owns the rows. `ids` are
-    integers `[n]`, which may repeat, and on a GPU be -1; `old_rows` are `[n, ...]`. Only a weak
-    reference to the method's object is kept.
+    integers `[n]`, which may repeat, or be -1 for no row; `old_rows` are `[n, ...]`. Only a
+    weak reference to the method's object is kept.
     """
     observers = [one for one in getattr(variable, _ATTRIBUTE, []) if one() is not None]
     setattr(variable, _ATTRIBUTE, [*observers, weakref.WeakMethod(method)])
@@ -114,7 +114,7 @@ def notify_observers(
         return
     if ids is None:
         ids = tf.range(local.shape[0], dtype=tf.int64)
-    old_rows = tf.gather(local, ids)
+    old_rows = tf.gather(local, tf.maximum(ids, 0))  # -1: a step without rows of this variable
     yield
     with replica_of(variable, local):
         for method in observers:

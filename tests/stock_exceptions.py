@@ -1,0 +1,59 @@
+"""Tests that do not hold with the stock operations (`LARGEOUT_OPS=stock`), with the reason.
+
+They test the op library itself. What they test of results is tested for the stock operations,
+too: by the tests of the same files, or by `tests/ops/stock_*_test.py`.
+"""
+
+import re
+
+PADDED = "merged gradient rows have static shapes: rows of 0 with the highest id follow"
+LIBRARY = "the stock operations have no such op: it needs the op library"
+SKIPPED = "the id -1 is no row: updates skip it"
+
+# Pairs of a regular expression for the ids of tests, and the reason.
+EXCEPTIONS = [
+    (r"ops/bag_ops_test.*one_slice_per_distinct_id", PADDED),
+    (r"ops/row_dot_ops_test.*one_slice_per_distinct_class", PADDED),
+    (r"layers/embedding_bag_test.*gradients_are_sparse_and_equal", PADDED),
+    (r"ops/row_ops_test.*merge_rows_(sums_rows_of_equal_ids|takes_large_ids)", PADDED),
+    (r"ops/row_ops_test.*id_out_of_range_changes_nothing.*--1\]", SKIPPED),
+    (r"optimizers/training_test.*id_out_of_range_changes_nothing.*--1-", SKIPPED),
+    (
+        r"optimizers/training_test.*id_out_of_range_changes_nothing.*-True\]",
+        "an error within a function has the number and the rest of the text in brackets",
+    ),
+    (
+        r"ops/row_ops_test.*a_finished_read_causes_no_copy",
+        "TensorFlow's updates of rows copy a variable once, and then reads of all rows copy it",
+    ),
+    (
+        r"ops/bfloat16_scan_test.*results_equal_numpy_on_rounded_numbers",
+        "the gradient of the logit of a label is added without rounding to bfloat16",
+    ),
+    (
+        r"ops/bad_arguments_test.*several_handles_in_place_of_one",
+        "the error does not number the inputs",
+    ),
+    (r"ops/huge_pages_test", "the op library requests huge pages"),
+    (r"ops/stock_ops_test.*bag_sums", "it needs the gradients of the op library"),
+    (
+        r"layers/sharded_output_test.*bit_identical_to_one_shard",
+        "sums of equal ids have no fixed order: weights agree to 1e-6",
+    ),
+    (r"samplers/(samplers|search_start|unit_rows)_test.*\[(lsh|kernel_tree)", LIBRARY),
+    (r"losses/properties_test.*ImportanceNormalizationLoss-sampler[15]", LIBRARY),
+    (r"callbacks_test.*hardness.*\[(lsh|kernel_tree)", LIBRARY),
+    (r"serving/export_test.*only_the_custom_export_contains_our_op", LIBRARY),
+    (r"ops/(packed_classes|process_ops)_test", LIBRARY),
+    (r"ops/bad_arguments_test.*(lsh_|union_of_lists|hash_functions|parts_of_the_t)", LIBRARY),
+    (r"ops/bad_arguments_test.*(more_lookups_than_e|more_samples_than_c)", LIBRARY),
+    (
+        r"ops/library_test.*the_import_error_states_the_required_tensorflow",
+        "it imports the package without TensorFlow, to which the stock operations belong",
+    ),
+]
+
+
+def reason_to_skip(test: str) -> str | None:
+    """Returns why a test does not hold with the stock operations, or None."""
+    return next((why for name, why in EXCEPTIONS if re.search(name, test)), None)

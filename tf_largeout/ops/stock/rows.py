@@ -1,0 +1,256 @@
+"""Merging of gradient rows and optimizer updates of rows; see `ops/row_ops.py`.
+
+All shapes are static: n gradient rows are merged to n rows. Those of the distinct ids come
+first, in ascending order. Then come rows of 0 that repeat the highest id, so that Keras's
+optimizers, observers of rows and clipping need no rule for them. Only if there is no row at
+all, all ids are -1, and updates skip them. In gradient rows, an id of -1 is no row.
+
+Equal gradients are summed in any order. An id out of range is an error on a CPU. In a compiled
+step or on a GPU, where nothing can raise an error, the update then changes no row.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tf_largeout.ops.stock import errors, philox, tables
+
+_PADDING = -1
+_MOST_FINITE = float(tf.bfloat16.max)
+
+
+def largeout_merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Sums rows `[n, ...]` of equal ids `[n]`; returns n rows and ids."""
+    merged = _merge(values, ids)
+    return merged.values, tf.where(merged.is_row, merged.ids, tf.reduce_max(merged.ids))
+
+
+class _Merged(NamedTuple):
+    """Merged rows; `is_row` is false where `values` are 0 and `ids` are -1."""
+
+    values: tf.Tensor
+    ids: tf.Tensor
+    is_row: tf.Tensor
+
+
+def _merge(values: tf.Tensor, ids: tf.Tensor) -> _Merged:
+    values, ids = tf.convert_to_tensor(values, tf.float32), tf.convert_to_tensor(ids)
+    if not values.shape[:1].is_compatible_with(ids.shape):
+        errors.fail(
+            f"values must have one row per id, but are {values.shape} for {ids.shape[0]} ids"
+        )
+    message = "ids[{index}] = {number} is not a row: expected 0 <= id"
+    ids = errors.all_true(ids >= _PADDING, ids, message, ids)
+    keys = tf.where(ids != _PADDING, ids, ids.dtype.max)  # padding comes last
+    order = tf.argsort(keys, stable=True)
+    keys = tf.gather(keys, order)
+    is_first = tf.concat([tf.ones_like(keys[:1], tf.bool), keys[1:] != keys[:-1]], axis=0)
+    segments = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
+    count = tf.size(ids)
+    sums = tf.math.unsorted_segment_sum(tf.gather(values, order), segments, count)
+    unused = tf.fill([count], tf.constant(ids.dtype.max, ids.dtype))
+    merged = tf.tensor_scatter_nd_update(unused, segments[:, tf.newaxis], keys)
+    is_row = merged != ids.dtype.max
+    values = tf.where(_column(is_row, sums), sums, 0.0)
+    return _Merged(values, tf.where(is_row, merged, _PADDING), is_row)
+
+
+def largeout_check_row_ids(ids: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
+    """Returns ids `[n]`; raises an error for an id out of range, where errors can be raised."""
+    ids = tf.convert_to_tensor(ids)
+    num_rows = tf.cast(num_rows, ids.dtype)
+    static = errors.static_number(num_rows)
+    limit = "the number of rows" if static is None else static
+    message = f"ids[{{index}}] = {{number}} is not a row: expected 0 <= id < {limit}"
+    return errors.all_true((ids >= _PADDING) & (ids < num_rows), ids, message, ids)
+
+
+def largeout_row_adam(
+    variable: tf.Tensor,
+    momentum: Sequence[tf.Tensor],
+    velocity: tf.Tensor,
+    last_step: Sequence[tf.Tensor],
+    values: tf.Tensor,
+    ids: tf.Tensor,
+    step: tf.Tensor,
+    step_size: tf.Tensor,
+    beta_1: tf.Tensor,
+    beta_2: tf.Tensor,
+    epsilon: tf.Tensor,
+    weight_decay: tf.Tensor,
+    rounding: Sequence[tf.Tensor],
+) -> tf.Operation | None:
+    """See `row_adam` in `ops/row_ops.py`."""
+    step_size, epsilon, weight_decay = _rates(step_size, epsilon, weight_decay)
+    beta_1, beta_2 = errors.scalars([beta_1, beta_2], tf.float64, "a hyperparameter")
+    (step,) = errors.scalars([step], tf.int64, "a hyperparameter")
+    if max(len(momentum), len(last_step)) > 1:
+        errors.fail("momentum and last_step must be one variable each or none")
+    update = _Update(variable, values, ids, rounding)
+    handles = [*momentum, velocity]
+    old = [update.read(slot) for slot in handles]
+    new = list(old)
+    betas = [beta_1] * len(momentum) + [beta_2]
+    slots = []
+    if last_step:
+        steps = update.read(last_step[0], tf.int64, 1)
+        slots.append((last_step[0], steps, tf.fill(tf.shape(steps), step)))
+        gap = tf.cast(step - steps - 1, tf.float64)
+        decays = [tf.cast(tf.pow(beta, gap), tf.float32) for beta in betas]
+        new = [_column(decay, one) * one for decay, one in zip(decays, new, strict=True)]
+    gradient = update.gradient
+    targets = [gradient] * len(momentum) + [tf.square(gradient)]
+    for place, (beta, target) in enumerate(zip(betas, targets, strict=True)):
+        new[place] += (target - new[place]) * tf.cast(1 - beta, tf.float32)
+    mean = new[0] if momentum else gradient
+    change = -mean * step_size / (tf.sqrt(new[-1]) + epsilon)
+    slots += zip(handles, old, new, strict=True)
+    return update.apply(change, weight_decay, slots)
+
+
+def largeout_row_adagrad(
+    variable: tf.Tensor,
+    accumulator: tf.Tensor,
+    values: tf.Tensor,
+    ids: tf.Tensor,
+    learning_rate: tf.Tensor,
+    epsilon: tf.Tensor,
+    weight_decay: tf.Tensor,
+    rounding: Sequence[tf.Tensor],
+) -> tf.Operation | None:
+    """See `row_adagrad` in `ops/row_ops.py`."""
+    learning_rate, epsilon, weight_decay = _rates(learning_rate, epsilon, weight_decay)
+    update = _Update(variable, values, ids, rounding)
+    old = update.read(accumulator)
+    new = old + tf.square(update.gradient)
+    change = -learning_rate * update.gradient / tf.sqrt(new + epsilon)
+    return update.apply(change, weight_decay, [(accumulator, old, new)])
+
+
+def largeout_row_rowwise_adagrad(
+    variable: tf.Tensor,
+    accumulator: tf.Tensor,
+    values: tf.Tensor,
+    ids: tf.Tensor,
+    learning_rate: tf.Tensor,
+    epsilon: tf.Tensor,
+    weight_decay: tf.Tensor,
+    rounding: Sequence[tf.Tensor],
+) -> tf.Operation | None:
+    """See `row_rowwise_adagrad` in `ops/row_ops.py`."""
+    learning_rate, epsilon, weight_decay = _rates(learning_rate, epsilon, weight_decay)
+    update = _Update(variable, values, ids, rounding)
+    gradient = update.gradient
+    axes = list(range(1, gradient.shape.rank))
+    old = update.read(accumulator, rank=1)
+    new = old + tf.reduce_mean(tf.square(gradient), axes)
+    change = -gradient * _column(learning_rate / tf.sqrt(new + epsilon), gradient)
+    return update.apply(change, weight_decay, [(accumulator, old, new)])
+
+
+def largeout_row_momentum(
+    variable: tf.Tensor,
+    momentum: Sequence[tf.Tensor],
+    values: tf.Tensor,
+    ids: tf.Tensor,
+    learning_rate: tf.Tensor,
+    decay: tf.Tensor,
+    weight_decay: tf.Tensor,
+    rounding: Sequence[tf.Tensor],
+    nesterov: bool = False,
+) -> tf.Operation | None:
+    """See `row_momentum` in `ops/row_ops.py`."""
+    learning_rate, decay, weight_decay = _rates(learning_rate, decay, weight_decay)
+    update = _Update(variable, values, ids, rounding)
+    change, slots = -learning_rate * update.gradient, []
+    if momentum:
+        old = update.read(momentum[0])
+        new = old * decay + change
+        slots.append((momentum[0], old, new))
+        change = new * decay + change if nesterov else new
+    return update.apply(change, weight_decay, slots)
+
+
+def _rates(*values: tf.Tensor) -> list[tf.Tensor]:
+    return errors.scalars(values, tf.float32, "a hyperparameter")
+
+
+class _Update:
+    """The distinct rows of one update: their ids and summed gradients.
+
+    Places without a row repeat the first row, with equal values, because a write cannot skip a
+    place. If there is no row at all, or an id is out of range, the old values are written.
+
+    Attributes:
+        gradient: float32 `[n, ...]`, the gradient of each place.
+    """
+
+    def __init__(
+        self,
+        variable: tf.Tensor,
+        values: tf.Tensor,
+        ids: tf.Tensor,
+        rounding: Sequence[tf.Tensor],
+    ):
+        tables.check(variable, "the variable", [tf.bfloat16 if rounding else tf.float32])
+        self._shape = tables.static_shape(variable)
+        for one in rounding:
+            errors.check_shape(one, "rounding", 2)
+        values, ids = tf.convert_to_tensor(values, tf.float32), tf.convert_to_tensor(ids)
+        errors.check_shape(values, "values", *ids.shape, *self._shape[1:])
+        num_rows = tf.cast(tables.num_rows(variable), ids.dtype)
+        sums, ids, self._is_row = _merge(values, largeout_check_row_ids(ids, num_rows))
+        self._ids = tf.where(self._is_row, ids, tf.maximum(ids[:1], 0))
+        self._rounding = rounding
+        self._variable = variable
+        inside = (self._ids >= 0) & (self._ids < num_rows)
+        self._may_write = tf.reduce_any(self._is_row) & tf.reduce_all(inside)
+        self.gradient = self._repeat_first(sums)
+
+    def read(
+        self, slot: tf.Tensor, dtype: tf.DType = tf.float32, rank: int | None = None
+    ) -> tf.Tensor:
+        """Returns the rows of a slot, which has the shape of the variable, up to `rank`."""
+        tables.check(slot, "an optimizer slot", [dtype], self._shape[:rank])
+        return tables.gather(slot, self._ids)
+
+    def apply(
+        self,
+        change: tf.Tensor,
+        weight_decay: tf.Tensor,
+        slots: Sequence[tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
+    ) -> tf.Operation | None:
+        """Decays the rows of the variable, adds `change`, and sets the rows of the slots.
+
+        `slots` are handles with their old and new rows.
+        """
+        old = tables.gather(self._variable, self._ids)
+        rows = tf.cast(old, tf.float32)
+        rows += change - rows * weight_decay
+        if self._rounding:
+            rows = self._rounded(rows)
+        writes = []
+        tables.check_distinct(self._variable, *(slot for slot, _, _ in slots))
+        for table, before, after in [*slots, (self._variable, old, rows)]:
+            after = tf.where(self._may_write, after, before)
+            writes.append(tables.scatter(table, self._ids, after))
+        return tf.group(*writes)
+
+    def _rounded(self, rows: tf.Tensor) -> tf.Tensor:
+        """Rounds rows to bfloat16 at random; see `core/base/bfloat16_rows.h`."""
+        flat = tf.reshape(rows, [tf.shape(rows)[0], -1])
+        noise = philox.bits_of_rows(self._rounding[0], self._ids, tf.shape(flat)[1])
+        bits = tf.bitwise.bitwise_and(tf.bitcast(flat, tf.int32) + noise, -(2**16))
+        rounded = tf.clip_by_value(tf.bitcast(bits, tf.float32), -_MOST_FINITE, _MOST_FINITE)
+        rounded = tf.where(abs(flat) > _MOST_FINITE, tf.sign(flat) * _MOST_FINITE, rounded)
+        rounded = tf.where(tf.math.is_finite(flat), rounded, flat)
+        return tf.cast(tf.reshape(rounded, tf.shape(rows)), tf.bfloat16)
+
+    def _repeat_first(self, rows: tf.Tensor) -> tf.Tensor:
+        return tf.where(_column(self._is_row, rows), rows, rows[:1])
+
+
+def _column(vector: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    """Reshapes `[n]` to `[n, 1, ...]`, of the rank of `like`."""
+    return tf.reshape(vector, [-1] + [1] * (like.shape.rank - 1))
