@@ -27,6 +27,21 @@ from tf_largeout.ops.stock.class_scans import largeout_class_top_k as largeout_c
 from tf_largeout.ops.stock.class_scans import largeout_label_logits as largeout_label_logits
 from tf_largeout.ops.stock.class_scans import largeout_pack_classes as largeout_pack_classes
 from tf_largeout.ops.stock.dense_adam import largeout_dense_adam as largeout_dense_adam
+from tf_largeout.ops.stock.inverted_file import (
+    largeout_inverted_file_fit as largeout_inverted_file_fit,
+)
+from tf_largeout.ops.stock.inverted_file import (
+    largeout_inverted_file_fitted as largeout_inverted_file_fitted,
+)
+from tf_largeout.ops.stock.inverted_file import (
+    largeout_inverted_file_kept_up as largeout_inverted_file_kept_up,
+)
+from tf_largeout.ops.stock.inverted_file import (
+    largeout_inverted_file_search as largeout_inverted_file_search,
+)
+from tf_largeout.ops.stock.inverted_file import (
+    largeout_inverted_file_upkeep as largeout_inverted_file_upkeep,
+)
 from tf_largeout.ops.stock.products import (
     largeout_rounded_product as largeout_rounded_product,
 )
