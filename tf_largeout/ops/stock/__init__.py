@@ -27,6 +27,18 @@ from tf_largeout.ops.stock.class_scans import largeout_class_top_k as largeout_c
 from tf_largeout.ops.stock.class_scans import largeout_label_logits as largeout_label_logits
 from tf_largeout.ops.stock.class_scans import largeout_pack_classes as largeout_pack_classes
 from tf_largeout.ops.stock.dense_adam import largeout_dense_adam as largeout_dense_adam
+from tf_largeout.ops.stock.factored_output import (
+    largeout_factored_output_scores as largeout_factored_output_scores,
+)
+from tf_largeout.ops.stock.factored_output import (
+    largeout_factored_output_step as largeout_factored_output_step,
+)
+from tf_largeout.ops.stock.factored_output import (
+    largeout_factored_output_take_folds as largeout_factored_output_take_folds,
+)
+from tf_largeout.ops.stock.factored_output import (
+    largeout_factored_output_vectors as largeout_factored_output_vectors,
+)
 from tf_largeout.ops.stock.inverted_file import (
     largeout_inverted_file_fit as largeout_inverted_file_fit,
 )
