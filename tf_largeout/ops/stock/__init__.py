@@ -54,6 +54,12 @@ from tf_largeout.ops.stock.inverted_file import (
 from tf_largeout.ops.stock.inverted_file import (
     largeout_inverted_file_upkeep as largeout_inverted_file_upkeep,
 )
+from tf_largeout.ops.stock.packed_classes import (
+    largeout_pack_classes as largeout_pack_classes,
+)
+from tf_largeout.ops.stock.packed_classes import (
+    largeout_packed_top_k as largeout_packed_top_k,
+)
 from tf_largeout.ops.stock.products import (
     largeout_rounded_product as largeout_rounded_product,
 )
@@ -77,4 +83,37 @@ from tf_largeout.ops.stock.table_sampling import (
 )
 from tf_largeout.ops.stock.table_sampling import (
     largeout_pivotal_table as largeout_pivotal_table,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_hash_functions as largeout_hash_functions,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_kernel_tree_build as largeout_kernel_tree_build,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_kernel_tree_sample as largeout_kernel_tree_sample,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_kernel_tree_update as largeout_kernel_tree_update,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_lsh_build as largeout_lsh_build,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_lsh_fresh_share as largeout_lsh_fresh_share,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_lsh_hash as largeout_lsh_hash,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_lsh_pool as largeout_lsh_pool,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_lsh_query as largeout_lsh_query,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_server_versions as largeout_server_versions,
+)
+from tf_largeout.ops.stock.unsupported import (
+    largeout_union_of_lists as largeout_union_of_lists,
 )

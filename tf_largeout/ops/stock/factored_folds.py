@@ -28,6 +28,7 @@ def check(shape: tf.TensorShape, width: int) -> None:
 
 
 def capacity(log: tf.Tensor) -> int:
+    """Returns the number of folds that fit into the log."""
     return log.shape[0] - 1
 
 
@@ -104,13 +105,19 @@ def stabilised(
     The log must have room for `MOST_PER_STEP` more folds. Returns the new U, inverse and log.
     """
 
-    def going(i: tf.Tensor, most: tf.Tensor, mixing: tf.Tensor, inverse: tf.Tensor, _: tf.Tensor):
+    def going(
+        i: tf.Tensor, most: tf.Tensor, mixing: tf.Tensor, inverse: tf.Tensor, _: tf.Tensor
+    ):
         squares = [_square(mixing), _square(inverse)]
         width = float(mixing.shape[0])
-        outside = (tf.minimum(*squares) < _LEAST * width) | (tf.maximum(*squares) > most * width)
+        outside = (tf.minimum(*squares) < _LEAST * width) | (
+            tf.maximum(*squares) > most * width
+        )
         return enabled & (i < MOST_PER_STEP) & outside
 
-    def fold(i: tf.Tensor, most: tf.Tensor, mixing: tf.Tensor, inverse: tf.Tensor, log: tf.Tensor):
+    def fold(
+        i: tf.Tensor, most: tf.Tensor, mixing: tf.Tensor, inverse: tf.Tensor, log: tf.Tensor
+    ):
         least = _LEAST * float(mixing.shape[0])
         is_all = (_square(mixing) < least) | (_square(inverse) < least)
         found, new_mixing, new_inverse, new_fold = tf.cond(

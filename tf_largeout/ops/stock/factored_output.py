@@ -97,6 +97,8 @@ class _Checks:
         good, example = tf.math.is_finite(numbers), "an example"
         if tf.executing_eagerly():
             example = f"example {next(iter(np.argwhere(~good.numpy())), [0])[0]}"
+        else:
+            message = message.replace("{number}", "nan or infinite")
         self.require(good, numbers, message.replace("EXAMPLE", example))
 
 
@@ -120,12 +122,15 @@ class _Batch:
                 f"{features.shape[0]}, got {ids.shape}"
             )
         num_classes, self.dim = handles.num_classes, features.shape[1]
-        message = f"ids must be class ids in [0, {num_classes}), or -1 for padding, got {{number}}"
+        message = (
+            f"ids must be class ids in [0, {num_classes}), or -1 for padding, got {{number}}"
+        )
         checks.require((ids >= -1) & (ids < num_classes), ids, message + " at {place}")
         checks.finite(
             features,
             "features must be finite, but those of EXAMPLE are not: one is {number}. If they "
-            "were finite in earlier steps, lower the learning rate of the model or of the layer",
+            "were finite in earlier steps, lower the learning rate of the model or of the "
+            "layer",
         )
         features = tf.where(checks.good, tf.cast(features, tf.float64), 0.0)
         features = tf.ensure_shape(features, [None, self.dim])
@@ -143,6 +148,7 @@ class _Batch:
 def largeout_factored_output_scores(
     features: tf.Tensor, ids: tf.Tensor, *handles: tf.Tensor
 ) -> tuple[tf.Tensor, ...]:
+    """Returns q, s, a, and the products for a step. Handles are those of `_Handles`."""
     state, checks = _Handles(*handles), _Checks()
     batch = _Batch(state, checks, features, ids)
     features = batch.features
@@ -172,6 +178,7 @@ def largeout_factored_output_step(
     update: bool = True,
     min_pivot: float = 1e-4,
 ) -> tf.Tensor:
+    """Makes a step; returns the gradient by the features, float64 `[batch, dim]`."""
     state, checks = _Handles(*handles), _Checks()
     if not 0 < min_pivot < math.inf:
         errors.fail(f"min_pivot must be a finite number above 0, got {min_pivot}")
@@ -206,17 +213,15 @@ def largeout_factored_output_step(
     return tf.where(checks.good, step.by_features, nan)[:, : batch.dim]
 
 
-def _check_step(
-    checks: _Checks, version: tf.Tensor, steps: tf.Tensor, rate: tf.Tensor
-) -> None:
+def _check_step(checks: _Checks, version: tf.Tensor, steps: tf.Tensor, rate: tf.Tensor) -> None:
     found = int(steps) if tf.executing_eagerly() else "another"
     version = tf.convert_to_tensor(version, tf.int64)
     checks.require(
         version == steps,
         version,
         "the layer's weights changed between its forward and its backward pass, from version "
-        f"{{number}} to {found}: two of its outputs were trained in one step. Concatenate their "
-        "inputs and call the layer once",
+        f"{{number}} to {found}: two of its outputs were trained in one step. Concatenate "
+        "their inputs and call the layer once",
     )
     message = "learning_rate must be a finite number of at least 0, got {number}"
     checks.require(tf.math.is_finite(rate) & (rate >= 0), rate, message)
@@ -257,9 +262,9 @@ class _Step:
         checks.require(
             pivot >= min_pivot,
             pivot,
-            f"a step with learning rate {rate_text} would make the layer's weights singular, so "
-            "it was not applied: a pivot of I - 2 learning_rate H'H diag(by_q) is {number}, but "
-            f"must be at least {min_pivot:g}. Lower the learning rate",
+            f"a step with learning rate {rate_text} would make the layer's weights singular, "
+            "so it was not applied: a pivot of I - 2 learning_rate H'H diag(by_q) is {number}, "
+            f"but must be at least {min_pivot:g}. Lower the learning rate",
         )
         new = {**self._sums(rate), "mixing": self._mixing(rate), "inverse": inverse}
         ids, is_row, of_rows, of_features = self._merged(solved)
@@ -273,8 +278,8 @@ class _Step:
             checks.require(
                 tf.reduce_all(tf.math.is_finite(one)),
                 tf.reduce_sum(one),
-                f"a step with learning rate {rate_text} would make numbers of the layer's {name} "
-                "infinite or NaN, so it was not applied. Lower the learning rate",
+                f"a step with learning rate {rate_text} would make numbers of the layer's "
+                f"{name} infinite or NaN, so it was not applied. Lower the learning rate",
             )
         is_applied = checks.good & (tf.shape(self._by_q)[0] > 0)
         steps = state.read("steps")
@@ -316,7 +321,11 @@ class _Step:
 
         is_small = tf.shape(features)[0] <= self._state.width
         pivot, solved, new = _cond(is_small, by_woodbury, directly)
-        return pivot, tf.ensure_shape(solved, features.shape), tf.ensure_shape(new, inverse.shape)
+        return (
+            pivot,
+            tf.ensure_shape(solved, features.shape),
+            tf.ensure_shape(new, inverse.shape),
+        )
 
     def _sums(self, rate: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the new omega and w_bar; equations 26 and 34."""
@@ -383,6 +392,7 @@ class _Step:
 
 
 def largeout_factored_output_take_folds(*handles: tf.Tensor) -> tf.Operation | None:
+    """Applies all folds to all rows of V in place, if there are folds."""
     state = _Handles(*handles)
     state.check()
     has_folds = state.read("folds")[0, 0] != 0
@@ -393,6 +403,7 @@ def largeout_factored_output_take_folds(*handles: tf.Tensor) -> tf.Operation | N
 def largeout_factored_output_vectors(
     vectors: tf.Tensor, folds: tf.Tensor, seen: tf.Tensor
 ) -> tf.Tensor:
+    """Returns rows of V after all folds, as a copy if there are folds."""
     factored_folds.check(folds.shape, vectors.shape[1])
     return tf.cond(
         folds[0, 0] != 0,

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from tf_largeout.ops.stock import errors, inverted_lists, philox, tables
 from tf_largeout.ops.stock.inverted_lists import (
-    CODE_OF_ZERO,
     CODES_TOGETHER,
     GROUP_ROWS,
     MOST_OF_ROW,
@@ -70,7 +69,7 @@ def largeout_inverted_file_search(
         fn_output_signature=tf.TensorSpec([None, None], tf.int64),
         parallel_iterations=1,
     )
-    scores, found_ids = _unpacked(tf.reshape(found, [pieces * size, k])[:batch])
+    scores, found_ids = unpacked(tf.reshape(found, [pieces * size, k])[:batch])
     shape = [num_queries, static_k]
     return tf.ensure_shape(scores, shape), tf.ensure_shape(found_ids, shape)
 
@@ -98,7 +97,7 @@ class _Search:
 
     def best(self, features: tf.Tensor, k: tf.Tensor) -> tf.Tensor:
         """Returns the scores and ids of the best classes, packed, int64 `[batch, k]`."""
-        queries, query_scales = _quantized(
+        queries, query_scales = quantized(
             features, inverted_lists.most_of_query(self._dim), self._width
         )
         lists = self._chosen_lists(queries, query_scales)
@@ -133,7 +132,7 @@ class _Search:
 
     def _chosen_lists(self, queries: tf.Tensor, query_scales: tf.Tensor) -> tf.Tensor:
         """Returns the lists to search, int32 `[batch, num_probes]`, best first; -1 for none."""
-        means, mean_scales = _quantized(self._means, MOST_OF_ROW, self._width)
+        means, mean_scales = quantized(self._means, MOST_OF_ROW, self._width)
         scores = _products(queries, means)
         scores *= query_scales[:, tf.newaxis] * _finite_or_zero(mean_scales)
         usable = tf.math.is_finite(mean_scales) & tf.math.is_finite(self._mean_bias)
@@ -167,7 +166,7 @@ class _Search:
         found = (members >= begins) & (members < ends) & (scores > -float("inf"))
         ids = tf.gather(self._ids, tf.minimum(members, self._num_classes - 1))
         found &= (ids >= 0) & (ids < self._num_classes)
-        return tf.reshape(tf.where(found, _packed(scores, ids), _NOTHING), [shape[0], -1])
+        return tf.reshape(tf.where(found, packed(scores, ids), _NOTHING), [shape[0], -1])
 
 
 def _products(queries: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
@@ -182,7 +181,7 @@ def _products(queries: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.linalg.matvec(rows, queries), tf.float32)
 
 
-def _quantized(rows: tf.Tensor, most: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+def quantized(rows: tf.Tensor, most: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Like `inverted_lists.quantized`, with zeros at the end up to `width`."""
     largest = tf.reduce_max(tf.abs(rows), axis=1)
     largest = tf.where(tf.reduce_all(tf.math.is_finite(rows), axis=1), largest, float("inf"))
@@ -194,7 +193,7 @@ def _quantized(rows: tf.Tensor, most: int, width: int) -> tuple[tf.Tensor, tf.Te
     return tf.pad(numbers, [[0, 0], [0, width - rows.shape[1]]]), scales
 
 
-def _packed(scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
+def packed(scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     """Packs a score and an id into an int64, so that the order is that of the results."""
     bits = tf.bitcast(tf.where(scores == 0, 0.0, scores), tf.int32)
     largest = tf.constant(tf.int32.max, tf.int32)
@@ -202,7 +201,8 @@ def _packed(scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     return tf.cast(ordered, tf.int64) * 2**32 + (_LAST_ID - tf.cast(ids, tf.int64))
 
 
-def _unpacked(packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def unpacked(packed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the scores and ids of `packed`; -inf and -1 for nothing."""
     exists = packed != _NOTHING
     high = tf.bitwise.right_shift(packed, tf.constant(32, tf.int64))
     ordered = tf.cast(high, tf.int32)
@@ -229,6 +229,7 @@ def largeout_inverted_file_fit(
     schedule: tf.Tensor,
     unit_length: bool = False,
 ) -> tf.Operation | None:
+    """Fits new lists in place."""
     handles = [means, mean_bias, offsets, ids, codes, scales, schedule]
     _check_shapes([tables.static_shape(one) for one in handles])
     fit = inverted_lists.Lists.fit
@@ -284,6 +285,7 @@ def largeout_inverted_file_fitted(
     schedule: tf.Tensor,
     unit_length: bool = False,
 ) -> State:
+    """Returns the state after a fit."""
     state = [means, mean_bias, offsets, ids, codes, scales, schedule]
     return _updated(embeddings, bias, state, unit_length, inverted_lists.Lists.fit)
 
@@ -302,6 +304,7 @@ def largeout_inverted_file_kept_up(
     rows_a_step: int,
     unit_length: bool = False,
 ) -> State:
+    """Returns the state after a step of upkeep."""
     state = [means, mean_bias, offsets, ids, codes, scales, schedule]
     return _updated(embeddings, bias, state, unit_length, _kept_up(interval, rows_a_step))
 
@@ -397,9 +400,7 @@ def _check_shapes(shapes: Sequence[tf.TensorShape]) -> None:
             errors.fail(f"{name} must be of shape {list(wanted)}, got {shape}")
 
 
-def _read(
-    handle: tf.Tensor, dtype: tf.DType, shape: tf.TensorShape | None = None
-) -> tf.Tensor:
+def _read(handle: tf.Tensor, dtype: tf.DType, shape: tf.TensorShape | None = None) -> tf.Tensor:
     value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
     return value if shape is None else tf.ensure_shape(value, shape)
 

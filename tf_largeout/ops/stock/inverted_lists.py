@@ -21,6 +21,7 @@ _MOST_STEPS = 2**62
 
 
 def mean_members(num_classes: int, num_lists: int) -> int:
+    """Returns the mean size of a list, rounded up."""
     return -(-num_classes // num_lists)
 
 
@@ -123,10 +124,12 @@ class Lists:
         return rows
 
     def biases(self, ids: np.ndarray) -> np.ndarray:
+        """Returns float32 biases, 0 without biases."""
         return np.zeros(len(ids), np.float32) if self._bias is None else self._bias[ids]
 
     @property
     def num_lists(self) -> int:
+        """The number of lists."""
         return self._num_lists
 
     def _check(self) -> None:
@@ -289,8 +292,8 @@ class _Sums:
 
 
 WRONG_OFFSETS = (
-    "offsets must increase from 0 to num_classes = {}, or all be 0 before the lists are fitted, "
-    "but these do not. Fit the inverted file again"
+    "offsets must increase from 0 to num_classes = {}, or all be 0 before the lists are "
+    "fitted, but these do not. Fit the inverted file again"
 )
 
 
