@@ -107,7 +107,7 @@ def stabilised(
 
     def going(
         i: tf.Tensor, most: tf.Tensor, mixing: tf.Tensor, inverse: tf.Tensor, _: tf.Tensor
-    ):
+    ) -> tf.Tensor:
         squares = [_square(mixing), _square(inverse)]
         width = float(mixing.shape[0])
         outside = (tf.minimum(*squares) < _LEAST * width) | (
@@ -117,7 +117,7 @@ def stabilised(
 
     def fold(
         i: tf.Tensor, most: tf.Tensor, mixing: tf.Tensor, inverse: tf.Tensor, log: tf.Tensor
-    ):
+    ) -> tuple[tf.Tensor, ...]:
         least = _LEAST * float(mixing.shape[0])
         is_all = (_square(mixing) < least) | (_square(inverse) < least)
         found, new_mixing, new_inverse, new_fold = tf.cond(

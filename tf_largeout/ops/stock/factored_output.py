@@ -291,10 +291,10 @@ class _Step:
         )
         new["inverse"] = tf.ensure_shape(inverse, self._old["inverse"].shape)
         old = {**self._old, "folds": self._folds, "steps": steps}
+        mixing = tf.where(is_applied, new["mixing"], old["mixing"])
+        inverse = tf.where(is_applied, new["inverse"], old["inverse"])
         new["mixing"], new["inverse"], new["folds"] = factored_folds.stabilised(
-            *(tf.where(is_applied, new[name], old[name]) for name in ("mixing", "inverse")),
-            self._folds,
-            is_applied,
+            mixing, inverse, self._folds, is_applied
         )
         new["steps"] = steps + 1
         for name, value in new.items():

@@ -116,10 +116,12 @@ class _Search:
             probes = tf.searchsorted(slots, places, side="right")
             exists = probes < self._num_probes
             probes = tf.minimum(probes, self._num_probes - 1)
-            of_probe = lambda numbers: tf.gather(numbers, probes, batch_dims=1)  # noqa: E731
-            groups = of_probe(firsts) + places - of_probe(slots - num_groups)
-            groups = tf.where(exists, groups, 0)
-            limits = [tf.where(exists, of_probe(each), 0) for each in (begins, ends)]
+            before = firsts - (slots - num_groups)
+            starts, *limits = (
+                tf.where(exists, tf.gather(each, probes, batch_dims=1), 0)
+                for each in (before, begins, ends)
+            )
+            groups = tf.where(exists, starts + places, 0)
             found = self._scored(queries, query_scales, groups, limits)
             keys = tf.concat([best, found], axis=1)
             best = tf.ensure_shape(tf.math.top_k(keys, k).values, best.shape)

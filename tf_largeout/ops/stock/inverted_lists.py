@@ -166,7 +166,7 @@ class Lists:
         members = self._ids[np.minimum(middles, len(self._ids) - 1)].astype(np.int64)
         self._seed_empty_lists(sizes, np.where(sizes > 0, members, 0))
         self._pack()
-        return moved
+        return int(moved)
 
     def _nearest(self, ids: np.ndarray) -> np.ndarray:
         """Returns the list whose mean has the largest cosine with each row, by 8-bit codes."""
