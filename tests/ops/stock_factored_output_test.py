@@ -92,7 +92,7 @@ def check_equal(found, expected, tolerance):
 
 @pytest.mark.parametrize("dtype, tolerance", [(np.float32, 1e-4), (np.float64, 1e-8)])
 def test_steps_are_equal(dtype, tolerance, use):
-    for seed in range(40):
+    for seed in range(25):
         problem = Problem(seed, dtype)
         use(native)
         expected = problem.run(problem.batches)
@@ -116,8 +116,8 @@ def test_all_folds_can_be_applied(use):
 def test_steps_in_a_function_and_compiled_scores_are_equal(use):
     use(stock)
     problem = Problem(5, np.float64)
-    expected = problem.run(problem.batches)
-    check_equal(problem.run(problem.batches, tf.function), expected, 1e-8)
+    expected = problem.run(problem.batches[:2])
+    check_equal(problem.run(problem.batches[:2], tf.function), expected, 1e-8)
     state = ops.FactoredState(*map(tf.Variable, expected[1]))
     features, ids, *_ = max(problem.batches, key=lambda batch: batch[1].size)
     scores = lambda: ops.factored_output_scores(features, ids, state)  # noqa: E731

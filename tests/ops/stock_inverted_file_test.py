@@ -27,7 +27,9 @@ class Problem:
         self.num_lists = min(self.num_lists, self.num_classes)
         centres = rng.normal(size=[self.num_classes // 10 + 1, dim])
         rows = centres[rng.integers(len(centres), size=self.num_classes)]
-        rows = rows + rng.choice([0, 0.4]) * rng.normal(size=rows.shape)
+        self.are_distinct = bool(rng.random() < 0.5)
+        if self.are_distinct:
+            rows = rows + 0.4 * rng.normal(size=rows.shape)
         if rng.random() < 0.4:
             rows[rng.integers(self.num_classes, size=3)] = rng.choice([0, np.nan, np.inf])
         dtype = tf.bfloat16 if rng.random() < 0.2 else tf.float32
@@ -79,13 +81,12 @@ def check_search(found, expected):
     assert different.mean() < 0.002 if different.size > 500 else different.sum() <= 1
 
 
-@pytest.mark.parametrize("first", range(0, 120, 40))
-def test_searches_of_a_state_are_equal(first, use):
-    for seed in range(first, first + 40):
+def test_searches_of_a_state_are_equal(use):
+    for seed in range(40):
         problem = Problem(seed)
         use(native)
         problem.fit()
-        for compiled in (False, False, seed % 8 == 0):
+        for compiled in (False, False, seed % 20 == 0):
             queries = problem.queries()
             num_probes, k = (int(one) for one in problem.rng.integers(1, 60, 2))
             search = lambda: ops.inverted_file_search(queries, problem.state, num_probes, k)  # noqa: E731, B023
@@ -110,8 +111,7 @@ def test_pieces_of_queries_and_of_lists_give_the_same_results(use, monkeypatch):
 
 @pytest.mark.parametrize("in_graph", [False, True])
 def test_fits_and_upkeep_assign_rows_to_the_same_lists(in_graph, use):
-    agreed = []
-    for seed in range(30):
+    for seed in range(12):
         results = []
         for implementation in (native, stock):
             use(implementation)
@@ -124,12 +124,14 @@ def test_fits_and_upkeep_assign_rows_to_the_same_lists(in_graph, use):
             problem.fit()
             results.append(problem.values())
         expected, found = results
-        agreed.append(np.mean(lists_of(found) == lists_of(expected)))
+        agreement = np.mean(lists_of(found) == lists_of(expected))
+        # Between equal rows, rounding errors of the means decide.
+        is_distinct = problem.are_distinct and problem.embeddings.dtype == tf.float32
+        assert agreement >= (1 if is_distinct else 0.5)
         for one, other in zip(found, expected, strict=True):
             assert one.dtype == other.dtype and one.shape == other.shape
         np.testing.assert_array_equal(found[6], expected[6])
-        if agreed[-1] == 1:
+        if agreement == 1:
             np.testing.assert_allclose(found[0], expected[0], 1e-4, 1e-5)
             np.testing.assert_allclose(found[5], expected[5], 1e-5)
             assert np.abs(found[4].astype(int) - expected[4]).max() <= 1
-    assert np.mean(np.array(agreed) == 1) > 0.8 and np.mean(agreed) > 0.97
