@@ -185,7 +185,7 @@ def _products(queries: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
 
 def quantized(rows: tf.Tensor, most: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Like `inverted_lists.quantized`, with zeros at the end up to `width`."""
-    largest = tf.reduce_max(tf.abs(rows), axis=1)
+    largest = tf.maximum(tf.reduce_max(tf.abs(rows), axis=1), 0.0)  # the width may be 0
     largest = tf.where(tf.reduce_all(tf.math.is_finite(rows), axis=1), largest, float("inf"))
     factor = most / largest
     usable = (factor > 0) & (factor < 1e30)
