@@ -49,6 +49,8 @@ def test_codes_scales_and_searches_are_equal(use, monkeypatch):
         size = 1 + np.abs(rows).max(initial=0, where=np.isfinite(rows))
         np.testing.assert_allclose(scores, best[0], 1e-5, 1e-5 * size)
         assert np.count_nonzero(ids != best[1]) <= 0.02 * np.size(ids)
+        if rows.shape[1] == 0:
+            continue
         use(native)  # reads what the stock operations packed
         given = (
             ops.class_top_k(queries, rows, bias, k, found),
