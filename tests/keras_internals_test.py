@@ -361,6 +361,19 @@ def test_a_slot_on_demand_is_saved_and_restored_with_and_without_rows(tmp_path):
     np.testing.assert_array_equal(slots[1], np.zeros([5, 2]))
 
 
+def test_a_handle_tells_the_dtype_and_the_shape_of_its_variable():
+    rows = tf.Variable(tf.zeros([3, 2], tf.bfloat16))
+
+    @tf.function
+    def in_graph():
+        (copied,) = tf.identity_n([rows.handle])
+        assert keras_internals.variable_of_handle(copied) is None
+        for handle in (rows.handle, keras_internals.same_variable(copied, rows.handle)):
+            assert keras_internals.variable_of_handle(handle) == (tf.bfloat16, [3, 2])
+
+    in_graph()
+
+
 def test_the_list_of_overridden_methods_is_complete():
     found = {}
     for path in python_files():

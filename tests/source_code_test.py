@@ -33,7 +33,7 @@ ARROWS = {
     "checks": {"keras_internals"},
     "keras_internals": set(),
     "sampled_values": set(),
-    "ops": {"checks", "types", "version"},
+    "ops": {"checks", "keras_internals", "types", "version"},
     "variables": {"keras_internals", "types"},
     "classes": {"arguments", "checks", "keras_internals", "ops", "types", "variables"},
     "steps": {
@@ -218,6 +218,8 @@ def test_only_the_public_interfaces_of_tensorflow_and_keras_are_used(path):
     code = "\n".join(line.split("#")[0] for line in path.read_text().splitlines())
     wrong = {one for one in imports(path) if one.startswith(PRIVATE)}
     wrong |= {found.group() for found in PRIVATE_NAMES.finditer(code)}
+    if path.parent.name == "stock":  # Ops that take handles have no other public function.
+        wrong -= {"tf.raw_ops"}
     assert not wrong, (
         f"{name(path)} uses {sorted(wrong)}, which may change with any release: use what "
         "tf.* and keras.* document, or write an op."
@@ -288,7 +290,13 @@ def test_public_functions_and_methods_have_complete_annotations(path):
 
 
 # Where something other than a tensor must wait: the state of samplers, and servers.
-WAITING = {"checks.py", "losses/base.py", "optimizers/row_sparse.py"}
+WAITING = {
+    "checks.py",
+    "losses/base.py",
+    "optimizers/row_sparse.py",
+    "ops/stock/factored_output.py",
+    "ops/stock/inverted_file.py",
+}
 
 
 @each_of(path for path in python_files() if str(path.relative_to(PACKAGE)) not in WAITING)

@@ -169,6 +169,21 @@ def replace_check_finite(function: Callable[..., tf.Tensor]) -> None:
         cls.check_finite = function
 
 
+def variable_of_handle(handle: tf.Tensor) -> tuple[tf.DType, tf.TensorShape] | None:
+    """Returns the dtype and the shape of the variable of a resource handle, if it tells them."""
+    data = getattr(handle, "_handle_data", None)
+    if data is None or not data.is_set:
+        return None
+    known = data.shape_and_type[0]
+    return tf.as_dtype(known.dtype), tf.TensorShape(known.shape)
+
+
+def same_variable(handle: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Returns `handle`, which then tells the dtype and the shape of the variable of `other`."""
+    handle._handle_data = other._handle_data
+    return handle
+
+
 def mask_of(tensor: tf.Tensor) -> tf.Tensor | None:
     """Returns the mask of a tensor, for example from `Embedding(mask_zero=True)`, or None."""
     return getattr(tensor, "_keras_mask", None)

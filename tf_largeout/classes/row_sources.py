@@ -13,6 +13,7 @@ from tf_largeout import checks
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_sums import DenseRows
+from tf_largeout.keras_internals import same_variable
 from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
 from tf_largeout.ops.class_scan_ops import PackedClasses
 from tf_largeout.ops.devices import handle_of
@@ -552,6 +553,4 @@ def _with_bfloat16_gradient(rows: tf.Variable) -> tf.Tensor:
         return tf.identity(handle), gradient
 
     handle = handle_of(rows, watch=True)
-    result = narrowed(handle)
-    result._handle_data = handle._handle_data  # The dtype, which the stock operations need.
-    return result
+    return same_variable(narrowed(handle), handle)

@@ -342,11 +342,3 @@ def _check_gradient(unit_length: bool) -> None:
             "Passes over the classes have no gradient with unit_length=True. Pass "
             "unit_length=False and scaled rows."
         )
-
-
-def largeout_pack_classes(
-    embeddings: tf.Tensor, bias: Sequence[tf.Tensor]
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns empty codes and scales: `largeout_class_top_k` reads the rows themselves."""
-    del embeddings, bias
-    return tf.zeros([0], tf.uint8), tf.zeros([0])

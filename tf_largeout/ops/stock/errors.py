@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
+
 _PLACES = {0: "", 1: "position {}", 2: "example {}, column {}"}
 
 
@@ -97,8 +99,7 @@ def all_true(
             data.insert(1, tf.reduce_max(tf.where(good, lowest, numbers)))
         # `tf.debugging.Assert` would add a `tf.cond`.
         check = tf.raw_ops.Assert(condition=tf.reduce_all(good), data=data)
-        with tf.control_dependencies([check]):
-            return tf.identity(tensor)
+        return checks.passed([check], tensor)
     return tensor
 
 

@@ -6,18 +6,18 @@ read zeros for a row that does not exist. These functions check.
 
 import contextlib
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout.keras_internals import variable_of_handle
 from tf_largeout.ops.stock import errors
 
 
 def dtype_of(handle: tf.Tensor) -> tf.DType:
     """Returns the dtype of the variable."""
-    known = _known(handle)
+    known = variable_of_handle(handle)
     if known is not None:
-        return tf.as_dtype(known.dtype)
+        return known[0]
     if tf.executing_eagerly():
         errors.fail(f"expected the handle of one variable, a scalar, got {handle}")
     for dtype in (tf.float32, tf.bfloat16):
@@ -30,8 +30,8 @@ def dtype_of(handle: tf.Tensor) -> tf.DType:
 
 def static_shape(handle: tf.Tensor) -> tf.TensorShape:
     """Returns the shape of the variable as far as the handle tells it."""
-    known = _known(handle)
-    return tf.TensorShape(None) if known is None else tf.TensorShape(known.shape)
+    known = variable_of_handle(handle)
+    return tf.TensorShape(None) if known is None else known[1]
 
 
 def shape_of(handle: tf.Tensor) -> tf.Tensor:
@@ -88,9 +88,3 @@ def gather(handle: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
 def scatter(handle: tf.Tensor, ids: tf.Tensor, rows: tf.Tensor) -> tf.Operation | None:
     """Sets rows of a variable, in place. Equal ids must have equal rows."""
     return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=ids, updates=rows)
-
-
-def _known(handle: tf.Tensor) -> Any:
-    """Returns the dtype and shape that a handle carries, or None."""
-    data = getattr(handle, "_handle_data", None)
-    return data.shape_and_type[0] if data is not None and data.is_set else None
