@@ -27,7 +27,7 @@ class StepCase:
     `device` is "cpu" or "gpu". The reported memory is that of the process, or of its tensors on
     the GPU. With `threads`, the libraries have that many threads, and the process as many
     cores. `python` is the Python program that runs PyTorch and JAX; None for that of this
-    process.
+    process. `jit_compile` lets XLA compile the step, which needs `LARGEOUT_OPS=stock`.
     """
 
     method: str
@@ -41,6 +41,7 @@ class StepCase:
     device: str = "cpu"
     threads: int | None = None
     python: str | None = None
+    jit_compile: bool = False
 
     def measure(self):
         """Measures in a new process and returns the figures as a dict."""
@@ -66,7 +67,8 @@ class StepCase:
         clock = StepClock(self.max_steps, self.max_seconds, self.device, turn, steps_per_turn)
         return self._measure_fit(task, clock)
 
-    def _measure_fit(self, task, clock):
+    def model(self, task):
+        """Returns the compiled model."""
         settings = METHODS[self.method].settings_for(
             "step",
             dim=self.dim,
@@ -78,6 +80,11 @@ class StepCase:
             **METHODS[self.method].searching_at_once(),
         )
         model = METHODS[self.method].model(task, settings)
+        model.jit_compile = self.jit_compile
+        return model
+
+    def _measure_fit(self, task, clock):
+        model = self.model(task)
         model(tf.constant(task.test[0][:1]))
         model.optimizer.build(model.trainable_variables)
         standing = machine.resident_mb(self.device)

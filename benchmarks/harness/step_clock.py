@@ -37,6 +37,7 @@ class StepClock:
         self.turn, self.steps_per_turn = turn, steps_per_turn
         self.milliseconds, self.cpu_milliseconds = [], []
         self._begun = 0
+        self._first_s = 0.0
 
     def begin(self):
         """Starts a step."""
@@ -51,6 +52,8 @@ class StepClock:
     def end(self):
         """Ends a step; returns whether enough steps are measured."""
         self._finish()
+        if self._begun == 1:
+            self._first_s = time.perf_counter() - self._start[0]
         if self._begun <= self._warm_up:
             return False
         self.milliseconds.append(1e3 * (time.perf_counter() - self._start[0]))
@@ -61,6 +64,8 @@ class StepClock:
 
     def figures(self, standing_mb):
         """Returns percentiles 10, 50 and 90 of both times, medians of each turn, and memory.
+
+        `first_step_s` is the time of the first step, which traces and compiles, in seconds.
 
         Args:
             standing_mb: Memory before the first step, with all weights and slots.
@@ -74,6 +79,7 @@ class StepClock:
             "weights_and_slots_mb": standing_mb,
             "step_mb": peak_mb - standing_mb,
         }
+        figures["first_step_s"] = self._first_s
         figures |= dict(zip(("cpu_ms_10", "cpu_ms", "cpu_ms_90"), cpu, strict=True))
         if self.turn:
             figures["turns_ms"] = self._medians_of_turns(self.milliseconds)
