@@ -46,3 +46,15 @@ def pytest_collection_modifyitems(config, items):
             if reason := stock_exceptions.reason_to_skip(item.nodeid):
                 item.add_marker(pytest.mark.skip(reason=reason))
     items.sort(key=lambda item: not item.nodeid.startswith(_LONG))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup():
+    with stock_exceptions.skipped_without_library():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call():
+    with stock_exceptions.skipped_without_library():
+        return (yield)

@@ -206,7 +206,9 @@ class RowSparse(keras.optimizers.Optimizer):
                     arrived.append(tf.identity(tf.size(parts[0])))
             with tf.control_dependencies(arrived):
                 step = tf.identity(step)
-        *local, step = tf.identity_n([*local, step])
+        # The step comes first: TensorFlow's graph optimizer may remove an IdentityN, which then
+        # makes nothing wait, but not one whose first input is the value of a variable.
+        step, *local = tf.identity_n([step, *local])
         for server, parts in kept.items():
             with tf.device(server), tf.control_dependencies([step]):
                 kept[server] = [tf.identity(part) for part in parts]
