@@ -12,6 +12,7 @@ import re
 import pytest
 
 PADDED = "merged gradient rows have static shapes: rows of 0 with the highest id follow"
+NAMES = "it finds ops of the op library by their names"
 LIBRARY = "the stock operations have no such op: it needs the op library"
 SKIPPED = "the id -1 is no row: updates skip it"
 
@@ -20,6 +21,10 @@ EXCEPTIONS = [
     (r"ops/bag_ops_test.*one_slice_per_distinct_id", PADDED),
     (r"ops/row_dot_ops_test.*one_slice_per_distinct_class", PADDED),
     (r"layers/embedding_bag_test.*gradients_are_sparse_and_equal", PADDED),
+    (r"hierarchical_softmax_loss_test.*each_row_of_the_clusters_of_labels_once", PADDED),
+    (r"integration/evaluation_test.*the_loss_and_all_metrics_share_one_pass", NAMES),
+    (r"factored_output_folds_test.*without_use_of_the_rows_does_not_compute_them", NAMES),
+    (r"integration/step_path_test", "the limits are those of the op library"),
     (r"ops/row_ops_test.*merge_rows_(sums_rows_of_equal_ids|takes_large_ids)", PADDED),
     (r"ops/row_ops_test.*id_out_of_range_changes_nothing.*--1\]", SKIPPED),
     (r"optimizers/training_test.*id_out_of_range_changes_nothing.*--1-", SKIPPED),

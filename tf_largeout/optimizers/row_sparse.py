@@ -242,7 +242,8 @@ class RowSparse(keras.optimizers.Optimizer):
             if not (is_sparse or is_rounded):
                 with replicas.notify_observers(observed, variable):
                     if decays:
-                        gradient, decay = tf.identity_n([gradient, decay])
+                        with tf.control_dependencies([gradient]):
+                            decay = tf.identity(decay)
                         variable.assign_sub(variable * decay * learning_rate)
                     self.update_all(gradient, variable, learning_rate)
                 return
