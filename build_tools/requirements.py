@@ -5,7 +5,7 @@
 
 import sys
 
-from build_tools.tensorflow_install import WINDOW
+from build_tools.tensorflow_install import VERSION, VERSIONS
 
 # Besides TensorFlow, what the op library is compiled with.
 BUILD = ["cmake", "ninja", "setuptools>=77"]
@@ -24,8 +24,8 @@ EXAMPLES = [
     "uvicorn",
 ]
 EXTRAS = {
-    "cpu": [f"tensorflow-cpu{WINDOW}"],
-    "gpu": [f"tensorflow[and-cuda]{WINDOW}"],
+    "cpu": [f"tensorflow-cpu{VERSIONS}"],
+    "gpu": [f"tensorflow[and-cuda]{VERSIONS}"],
     # mkdocs-material 9.8 needs Python 3.11. ruff formats signatures.
     "docs": ["mkdocs==1.6.1", "mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3", "ruff"],
     "examples": EXAMPLES,
@@ -66,8 +66,9 @@ EXTRAS = {
     ],
 }
 PACKAGE = ["keras>=3.12,<4", "numpy>=1.26"]
-# What the Makefile installs in .venv.
+# What the Makefile installs in .venv: a TensorFlow for which the op library is compiled.
 IN_VENV = [
+    f"tensorflow-cpu{VERSION['LIBRARY_WINDOW']}",
     *BUILD,
     *PACKAGE,
     *(one for extra in ("cpu", "docs", "examples", "test") for one in EXTRAS[extra]),
