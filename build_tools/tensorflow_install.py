@@ -19,7 +19,7 @@ from build_tools.errors import BuildError
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSION = runpy.run_path(str(ROOT / "tf_largeout" / "version.py"))
 VERSIONS = VERSION["TENSORFLOW_VERSIONS"]
-REQUIREMENT = f"tensorflow-cpu{VERSIONS}"
+REQUIREMENT = f"{VERSION['CPU_PACKAGE']}{VERSIONS}"
 GPU_REQUIREMENT = f"tensorflow{VERSIONS}"
 
 _DISTRIBUTIONS = (

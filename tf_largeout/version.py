@@ -6,6 +6,7 @@ which change with every minor release, so it is compiled once per minor version.
 TensorFlow, tf_largeout uses TensorFlow's own operations.
 """
 
+import platform
 import re
 
 __version__ = "0.1.0"
@@ -14,6 +15,8 @@ TENSORFLOW_VERSIONS = ">=2.18.0"
 # Those that the op library is compiled and tested for.
 TENSORFLOW_MINORS = ("2.18", "2.19", "2.20", "2.21")
 LIBRARY_WINDOW = ">=2.18.0,<2.22.0"
+# TensorFlow's package without GPU support. It exists for x86 only.
+CPU_PACKAGE = "tensorflow-cpu" if platform.machine() in ("x86_64", "AMD64") else "tensorflow"
 
 
 def accepts_tensorflow(version: str) -> bool:

@@ -13,6 +13,7 @@ import tensorflow as tf
 from tests.source_tree import ROOT
 from tf_largeout.ops import gpu_cards, library, stock
 from tf_largeout.version import (
+    CPU_PACKAGE,
     LIBRARY_WINDOW,
     TENSORFLOW_MINORS,
     TENSORFLOW_VERSIONS,
@@ -20,7 +21,7 @@ from tf_largeout.version import (
     has_library,
 )
 
-WAYS_OUT = ["(1) set LARGEOUT_OPS=stock", "(2)", "(3)", f"tensorflow-cpu{LIBRARY_WINDOW}"]
+WAYS_OUT = ["(1) set LARGEOUT_OPS=stock", "(2)", "(3)", f"{CPU_PACKAGE}{LIBRARY_WINDOW}"]
 GPU_RECORD = b"largeout built with kernels for gpus emulated by cuda 13.0.88\0"
 
 
@@ -74,7 +75,7 @@ def test_the_installed_tensorflow_is_accepted():
 
 def test_the_error_of_an_old_tensorflow_names_those_to_install():
     message = message_of(library.check_tensorflow, "2.17.0")
-    for part in ["Installed: TensorFlow 2.17.0", f'"tensorflow-cpu{TENSORFLOW_VERSIONS}"']:
+    for part in ["Installed: TensorFlow 2.17.0", f'"{CPU_PACKAGE}{TENSORFLOW_VERSIONS}"']:
         assert part in message
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from tf_largeout.ops import gpu_cards
 from tf_largeout.version import (
+    CPU_PACKAGE,
     LIBRARY_WINDOW,
     TENSORFLOW_VERSIONS,
     __version__,
@@ -25,7 +26,7 @@ from tf_largeout.version import (
 )
 
 _INSTALL = (
-    f'pip install "tensorflow-cpu{TENSORFLOW_VERSIONS}", or for GPUs '
+    f'pip install "{CPU_PACKAGE}{TENSORFLOW_VERSIONS}", or for GPUs '
     f'"tensorflow[and-cuda]{TENSORFLOW_VERSIONS}"'
 )
 try:
@@ -256,7 +257,7 @@ _REMEDIES = (
     "TensorFlow's own operations, slower on CPUs; (2) compile the ops for the installed "
     "TensorFlow, in the source folder of tf_largeout: pip install --force-reinstall --no-deps "
     ". (with -e if it is an editable install); (3) install a TensorFlow that the op library is "
-    f'tested with, pip install "tensorflow-cpu{LIBRARY_WINDOW}" or '
+    f'tested with, pip install "{CPU_PACKAGE}{LIBRARY_WINDOW}" or '
     f'"tensorflow[and-cuda]{LIBRARY_WINDOW}", and do (2), or install a wheel for it.'
 )
 check_tensorflow(tf.__version__)
