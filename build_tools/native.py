@@ -1,14 +1,15 @@
 """Whether the op library is compiled. Without it, tf_largeout uses TensorFlow's own operations.
 
 LARGEOUT_NATIVE in the environment decides: 1 requires the library, 0 leaves it out. Without the
-variable, the library is compiled on Linux if there is a C++ compiler, and a failed build leaves
-it out.
+variable, the library is compiled on Linux if there is a C++ compiler, and if the installed
+TensorFlow is not newer than those it is tested with. A failed build leaves it out.
 """
 
 import os
 import platform
 import shutil
 
+from build_tools import tensorflow_install
 from build_tools.errors import BuildError
 
 REQUIREMENTS = ["cmake>=3.22", "ninja"]
@@ -41,7 +42,9 @@ def why_not() -> str | None:
     compilers = [os.environ.get("CXX") or "", *_COMPILERS]
     if not any(shutil.which(compiler) for compiler in compilers if compiler):
         return "no C++ compiler is on the PATH"
-    return None
+    version = tensorflow_install.without_library()
+    window = tensorflow_install.VERSION["LIBRARY_WINDOW"]
+    return version and f"its op library is for TensorFlow {window}, not {version}"
 
 
 def notice(reason: str) -> str:

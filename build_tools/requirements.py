@@ -5,7 +5,7 @@
 
 import sys
 
-from build_tools.tensorflow_install import WINDOW
+from build_tools.tensorflow_install import VERSION, VERSIONS
 
 # Besides TensorFlow, what the op library is compiled with.
 BUILD = ["cmake", "ninja", "setuptools>=77"]
@@ -24,8 +24,11 @@ EXAMPLES = [
     "uvicorn",
 ]
 EXTRAS = {
-    "cpu": [f"tensorflow-cpu{WINDOW}"],
-    "gpu": [f"tensorflow[and-cuda]{WINDOW}"],
+    "cpu": [
+        f'tensorflow-cpu{VERSIONS}; platform_machine in "x86_64 AMD64"',
+        f'tensorflow{VERSIONS}; platform_machine not in "x86_64 AMD64"',
+    ],
+    "gpu": [f"tensorflow[and-cuda]{VERSIONS}"],
     # mkdocs-material 9.8 needs Python 3.11. ruff formats signatures.
     "docs": ["mkdocs==1.6.1", "mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3", "ruff"],
     "examples": EXAMPLES,
@@ -65,9 +68,11 @@ EXTRAS = {
         "setuptools>=77",
     ],
 }
-PACKAGE = ["keras>=3.12,<4", "numpy>=1.26"]
-# What the Makefile installs in .venv.
+# Before NumPy 2, integers have 32 bits by default on Windows.
+PACKAGE = ["keras>=3.12,<4", "numpy>=1.26", 'numpy>=2; sys_platform == "win32"']
+# What the Makefile installs in .venv: a TensorFlow for which the op library is compiled.
 IN_VENV = [
+    f"{VERSION['CPU_PACKAGE']}{VERSION['LIBRARY_WINDOW']}",
     *BUILD,
     *PACKAGE,
     *(one for extra in ("cpu", "docs", "examples", "test") for one in EXTRAS[extra]),

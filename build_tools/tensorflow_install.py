@@ -18,11 +18,17 @@ from build_tools.errors import BuildError
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 VERSION = runpy.run_path(str(ROOT / "tf_largeout" / "version.py"))
-WINDOW = VERSION["TENSORFLOW_WINDOW"]
-REQUIREMENT = f"tensorflow-cpu{WINDOW}"
-GPU_REQUIREMENT = f"tensorflow{WINDOW}"
+VERSIONS = VERSION["TENSORFLOW_VERSIONS"]
+REQUIREMENT = f"{VERSION['CPU_PACKAGE']}{VERSIONS}"
+GPU_REQUIREMENT = f"tensorflow{VERSIONS}"
 
-_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-rocm", "tf-nightly")
+_DISTRIBUTIONS = (
+    "tensorflow",
+    "tensorflow-cpu",
+    "tensorflow-rocm",
+    "tf-nightly",
+    "tf-nightly-cpu",
+)
 _GPU_DISTRIBUTIONS = ("tensorflow", "tf-nightly")
 _FRAMEWORK = "libtensorflow_framework.so.2"
 
@@ -77,24 +83,30 @@ def find_supported(folders: list[str] | None = None) -> TensorFlow:
     """Returns the TensorFlow to compile against.
 
     Raises:
-        BuildError: If there is none, or its version is not supported.
+        BuildError: If there is none, or its version is too old.
     """
     found = find(folders)
     if found is None:
         raise BuildError(
             "The ops of tf_largeout are compiled against an installed TensorFlow, but none "
-            f"was found in {_site_folders()}. Supported: tensorflow{WINDOW}. "
+            f"was found in {_site_folders()}. Supported: tensorflow{VERSIONS}. "
             f'Install it first: pip install "{REQUIREMENT}"'
         )
     if not VERSION["accepts_tensorflow"](found.version):
         raise BuildError(
             f"Installed: TensorFlow {found.version} (in {found.folder}). Supported by "
-            f"tf_largeout {VERSION['__version__']}: tensorflow{WINDOW}. Install a supported "
-            f'TensorFlow (pip install "{REQUIREMENT}", or "tensorflow[and-cuda]{WINDOW}" for '
+            f"tf_largeout {VERSION['__version__']}: tensorflow{VERSIONS}. Install a supported "
+            f'TensorFlow (pip install "{REQUIREMENT}", or "tensorflow[and-cuda]{VERSIONS}" for '
             "GPUs), install the release of tf_largeout that supports yours, or build in a new "
             "virtual environment."
         )
     return found
+
+
+def without_library(folders: list[str] | None = None) -> str | None:
+    """Returns the version of an installed TensorFlow for which no op library is tested."""
+    found = find(folders)
+    return None if found is None or VERSION["has_library"](found.version) else found.version
 
 
 def _search_path() -> list[str]:

@@ -41,7 +41,9 @@ def pytest_collection_modifyitems(config, items):
         slow = [item for item in items if "slow" in item.keywords]
         items[:] = [item for item in items if "slow" not in item.keywords]
         config.hook.pytest_deselected(items=slow)
-    if os.environ.get("LARGEOUT_OPS") == "stock":
+    from tf_largeout.ops import library
+
+    if library.OPS == "stock":
         for item in items:
             if reason := stock_exceptions.reason_to_skip(item.nodeid):
                 item.add_marker(pytest.mark.skip(reason=reason))

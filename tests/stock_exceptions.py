@@ -1,4 +1,4 @@
-"""Tests that do not hold with the stock operations (`LARGEOUT_OPS=stock`), with the reason.
+"""Tests that do not hold with the stock operations (`library.OPS`), with the reason.
 
 They test the op library itself. What they test of results is tested for the stock operations,
 too: by the tests of the same files, or by `tests/ops/stock_*_test.py`. A test that comes to LSH
@@ -6,7 +6,6 @@ or to a kernel tree is skipped there: the stock operations have neither.
 """
 
 import contextlib
-import os
 import re
 
 import pytest
@@ -51,10 +50,6 @@ EXCEPTIONS = [
         "sums of equal ids have no fixed order: weights agree to 1e-6",
     ),
     (r"serving/export_test.*only_the_custom_export_contains_our_op", LIBRARY),
-    (
-        r"ops/library_test.*the_import_error_states_the_required_tensorflow",
-        "it imports the package without TensorFlow, to which the stock operations belong",
-    ),
 ]
 
 _NEEDS_LIBRARY = "needs the op library of tf_largeout"
@@ -66,7 +61,9 @@ def skipped_without_library():
     try:
         yield
     except Exception as error:
-        if os.environ.get("LARGEOUT_OPS") != "stock" or _NEEDS_LIBRARY not in str(error):
+        from tf_largeout.ops import library
+
+        if library.OPS != "stock" or _NEEDS_LIBRARY not in str(error):
             raise
         pytest.skip(LIBRARY)
 

@@ -5,6 +5,7 @@ import math
 import numbers
 import os
 import pathlib
+import sys
 import zlib
 from collections.abc import Sequence
 from typing import Any, Literal, overload
@@ -148,9 +149,11 @@ def require_memory(needed: int, what: str, advice: str) -> None:
 
 
 def memory_of_machine() -> int:
-    """Returns the memory in bytes that this process can use at most."""
+    """Returns the memory in bytes that this process can use at most, as far as known."""
+    if not hasattr(os, "sysconf"):  # Windows
+        return sys.maxsize
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = _LIMIT.read_text().strip() if _LIMIT.exists() else "max"
+    limit = _LIMIT.read_text("ascii").strip() if _LIMIT.exists() else "max"
     return memory if limit == "max" else min(memory, int(limit))
 
 

@@ -28,9 +28,9 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             if time.time() - os.stat(unfinished).st_mtime > _SECONDS_BETWEEN_WRITES:
                 os.remove(unfinished)
     unfinished = os.path.join(folder, f".{name}.{uuid.uuid4().hex}{_SUFFIX}")
-    with open(unfinished, "xb") as file, _renamed_at_end(unfinished, path):
+    # Windows renames only files that are closed.
+    with _renamed_at_end(unfinished, path), open(unfinished, "xb") as file:
         yield file
-        file.flush()
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
 def _renamed_at_end(unfinished: str, path: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
-        with open(unfinished, "rb") as file:
+        with open(unfinished, "r+b") as file:  # Windows needs write access for fsync
             os.fsync(file.fileno())  # some file systems report a full disk only here
         os.replace(unfinished, path)
     except BaseException:

@@ -2,19 +2,30 @@
 
 Only this file states the versions. The build (`build_tools`, `setup.py`) executes it, and
 `tf_largeout.ops.library` imports it. The op library links against TensorFlow's C++ symbols,
-which change with every minor release, so it is compiled once per minor version.
+which change with every minor release, so it is compiled once per minor version. With any newer
+TensorFlow, tf_largeout uses TensorFlow's own operations.
 """
 
+import platform
 import re
 
 __version__ = "0.1.0"
 
+TENSORFLOW_VERSIONS = ">=2.18.0"
+# Those that the op library is compiled and tested for.
 TENSORFLOW_MINORS = ("2.18", "2.19", "2.20", "2.21")
-TENSORFLOW_WINDOW = ">=2.18.0,<2.22.0"
+LIBRARY_WINDOW = ">=2.18.0,<2.22.0"
+# TensorFlow's package without GPU support. It exists for x86 only.
+CPU_PACKAGE = "tensorflow-cpu" if platform.machine() in ("x86_64", "AMD64") else "tensorflow"
 
 
 def accepts_tensorflow(version: str) -> bool:
     """Returns whether TensorFlow `version` (a string such as "2.21.0") is supported."""
+    return _numbers(version) >= _numbers(TENSORFLOW_MINORS[0])
+
+
+def has_library(version: str) -> bool:
+    """Returns whether the op library supports TensorFlow `version`."""
     return minor_of(version) in TENSORFLOW_MINORS
 
 
@@ -31,3 +42,7 @@ def library_name(version: str | None = None) -> str:
     """
     suffix = f"_{minor_of(version).replace('.', '_')}" if version else ""
     return f"_largeout_ops{suffix}.so"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in minor_of(version).split(".")]

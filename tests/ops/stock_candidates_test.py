@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import native_ops
 from tests.slow import slow_but
-from tf_largeout.ops import candidate_ops, library, stock
+from tf_largeout.ops import candidate_ops, stock
 
-native = library.load(library.LOADED)
+native = native_ops.load()
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import native_ops
 from tests.reference.factored_output import with_folds
-from tf_largeout.ops import library, stock
+from tf_largeout.ops import stock
 from tf_largeout.papers.factored import factored_output_ops as ops
 
-native = library.load(library.LOADED)
+native = native_ops.load()
 PLACES = 8
 
 

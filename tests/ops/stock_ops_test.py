@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_largeout.ops import library, stock
+from tests import native_ops
+from tf_largeout.ops import stock
 
-native = library.load(library.LOADED)
+native = native_ops.load()
 
 
 class Compiled:

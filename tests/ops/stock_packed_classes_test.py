@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import native_ops
 from tf_largeout.ops import class_scan_ops as ops
-from tf_largeout.ops import library, stock
+from tf_largeout.ops import stock
 
-native = library.load(library.LOADED)
+native = native_ops.load()
 
 
 @pytest.fixture

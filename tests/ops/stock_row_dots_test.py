@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import native_ops
 from tests.slow import slow_but
-from tf_largeout.ops import library, row_dot_ops, stock
+from tf_largeout.ops import row_dot_ops, stock
 
-native = library.load(library.LOADED)
+native = native_ops.load()
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests import native_ops
 from tests.slow import slow_but
-from tf_largeout.ops import library, stock
+from tf_largeout.ops import stock
 
-native = library.load(library.LOADED)
+native = native_ops.load()
 SIZES = [1, 2, 3, 10, 100, 5000]
 
 

@@ -1,26 +1,32 @@
 """When the op library is compiled."""
 
+import pathlib
 import re
 
 import pytest
 
-from build_tools import native
+from build_tools import native, tensorflow_install
 from build_tools.errors import BuildError
+from build_tools.tensorflow_install import TensorFlow
 
 
 @pytest.mark.parametrize(
-    ("value", "system", "path", "reason"),
+    ("value", "system", "path", "version", "reason"),
     [
-        (None, "Linux", None, None),
-        ("1", "Windows", "/none", None),
-        ("0", "Linux", None, "LARGEOUT_NATIVE is 0"),
-        (None, "Linux", "/none", "no C.. compiler"),
-        (None, "Darwin", None, "does not support Darwin"),
+        (None, "Linux", None, None, None),
+        ("1", "Windows", "/none", "2.22.0", None),
+        ("0", "Linux", None, None, "LARGEOUT_NATIVE is 0"),
+        (None, "Linux", "/none", None, "no C.. compiler"),
+        (None, "Darwin", None, None, "does not support Darwin"),
+        (None, "Linux", None, "2.21.0", None),
+        (None, "Linux", None, "2.22.0", "is for TensorFlow .*, not 2.22.0"),
     ],
 )
 def test_the_environment_decides_whether_the_op_library_is_compiled(
-    monkeypatch, value, system, path, reason
+    monkeypatch, value, system, path, version, reason
 ):
+    found = version and TensorFlow(version, pathlib.Path(), "tensorflow-cpu")
+    monkeypatch.setattr(tensorflow_install, "find", lambda *_: found)
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(native.platform, "system", lambda: system)
     for name, given in (("LARGEOUT_NATIVE", value), ("PATH", path)):

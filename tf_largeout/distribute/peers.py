@@ -45,7 +45,7 @@ def claim(path: str, device: str, address: str, own_address: str) -> None:
 
 def trainer(path: pathlib.Path) -> str | None:
     """Returns the address that a trainer wrote, or None if there is none yet."""
-    text = path.read_text() if path.exists() else ""
+    text = path.read_text("ascii") if path.exists() else ""
     return text.strip() if text.endswith("\n") else None
 
 

@@ -1,7 +1,10 @@
-"""Loads the C++ op library. Only `tf_largeout.ops` accesses it."""
+"""Chooses the ops of this process: the C++ op library, or stock TensorFlow operations.
+
+Only `tf_largeout.ops` accesses it. LARGEOUT_OPS in the environment makes the choice. Otherwise
+it is a library that fits the installed TensorFlow and, if there is none, stock operations.
+"""
 
 import contextlib
-import importlib
 import logging
 import mmap
 import os
@@ -9,28 +12,59 @@ import pathlib
 import re
 import types
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from tf_largeout.ops import gpu_cards
 from tf_largeout.version import (
-    TENSORFLOW_WINDOW,
+    CPU_PACKAGE,
+    LIBRARY_WINDOW,
+    TENSORFLOW_VERSIONS,
     __version__,
     accepts_tensorflow,
     library_name,
     minor_of,
 )
 
+_INSTALL = (
+    f'pip install "{CPU_PACKAGE}{TENSORFLOW_VERSIONS}", or for GPUs '
+    f'"tensorflow[and-cuda]{TENSORFLOW_VERSIONS}"'
+)
 try:
     import tensorflow as tf
 except ImportError as error:
     raise ImportError(
-        f"tf_largeout {__version__} needs TensorFlow {TENSORFLOW_WINDOW}, which cannot be "
-        f"imported ({error}). Install it: "
-        f'pip install "tensorflow-cpu{TENSORFLOW_WINDOW}", or for GPUs '
-        f'"tensorflow[and-cuda]{TENSORFLOW_WINDOW}"'
+        f"tf_largeout {__version__} needs TensorFlow {TENSORFLOW_VERSIONS}, which cannot be "
+        f"imported ({error}). Install it: {_INSTALL}"
     ) from error
 
 _FOLDER = pathlib.Path(__file__).parent
+_LOG = logging.getLogger("tf_largeout")
+# On GPUs, the ops with these beginnings come from a library with GPU kernels.
+_WITH_GPU_KERNELS = (
+    "largeout_factored_output_",
+    "largeout_hash_functions",
+    "largeout_kernel_tree_",
+    "largeout_lsh_",
+    "largeout_union_of_lists",
+)
+
+
+class NoLibraryError(ImportError):
+    """The op library does not fit the installed TensorFlow; `reason` has no remedies."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}. {_REMEDIES}")
+        self.reason = reason
+
+
+class Ops(NamedTuple):
+    """The ops of this process, and why they were chosen."""
+
+    kind: str  # "native" or "stock"
+    functions: Any  # `largeout_row_dots` and others
+    reason: str
+    is_fallback: bool = False
+    has_gpu_kernels: bool = False  # whether some are of the library, with GPU kernels
 
 
 def check_keras() -> None:
@@ -54,8 +88,70 @@ def check_tensorflow(version: str) -> None:
     if not accepts_tensorflow(version):
         raise ImportError(
             f"Installed: TensorFlow {version}. Supported by tf_largeout {__version__}: "
-            f"TensorFlow {TENSORFLOW_WINDOW}. {_remedies()}"
+            f"TensorFlow {TENSORFLOW_VERSIONS}. Install one: {_INSTALL}"
         )
+
+
+def choose(path: pathlib.Path, asked: str, is_named: bool, on_gpus: bool) -> Ops:
+    """Returns the ops of this process.
+
+    Args:
+        path: The op library. It may be missing.
+        asked: "native", "stock", or "": native ops if the library loads, else stock ops.
+        is_named: Whether the user has named the library, so that it must load.
+        on_gpus: Whether ops run on GPUs: with "", as stock ops. If the library has usable GPU
+            kernels, the ops that have them come from the library.
+
+    Raises:
+        ImportError: If `asked` has another value, or the library must load and does not.
+    """
+    if asked not in ("", "native", "stock"):
+        raise ImportError(
+            f"LARGEOUT_OPS is {asked!r}. Expected native (the op library, or fail), stock "
+            "(TensorFlow's own operations) or unset (the op library if it fits the installed "
+            "TensorFlow, else stock)."
+        )
+    if asked == "stock":
+        return Ops("stock", _stock(), "LARGEOUT_OPS is stock")
+    try:
+        if asked == "" and on_gpus:
+            return _for_gpus(path)
+        reason = f"{path.name} is for TensorFlow {tf.__version__}"
+        return Ops("native", load(path), f"LARGEOUT_OPS is {asked}" if asked else reason)
+    except NoLibraryError as error:
+        if asked or is_named:
+            raise
+        return Ops("stock", _stock(), error.reason, is_fallback=True)
+
+
+def _for_gpus(path: pathlib.Path) -> Ops:
+    """Returns stock ops, in part replaced by ops of the library that have GPU kernels."""
+    reason = "LARGEOUT_GPU is 1, and TensorFlow has a GPU"
+    stock = _stock()
+    if not has_gpu_kernels(path) or check_gpus(path):
+        return Ops("stock", stock, reason)
+    library = vars(load(path, gpu_kernels=True))
+    kept = {name: op for name, op in library.items() if name.startswith(_WITH_GPU_KERNELS)}
+    functions = types.SimpleNamespace(**{**vars(stock), **kept})
+    return Ops("stock", functions, reason, has_gpu_kernels=True)
+
+
+def _stock() -> types.ModuleType:
+    from tf_largeout.ops import stock
+
+    return stock
+
+
+def log_choice(ops: Ops) -> None:
+    """Logs in one line which ops this process uses, and why; a fallback is a warning."""
+    if ops.is_fallback:
+        _LOG.warning(
+            "tf_largeout uses TensorFlow's own operations, which are slower on CPUs: %s. "
+            "LARGEOUT_OPS=stock in the environment has the same effect, without this warning.",
+            ops.reason,
+        )
+    else:
+        _LOG.info("tf_largeout uses %s ops: %s.", ops.kind, ops.reason)
 
 
 def library_for(version: str, folder: pathlib.Path = _FOLDER) -> pathlib.Path:
@@ -69,20 +165,20 @@ def library_for(version: str, folder: pathlib.Path = _FOLDER) -> pathlib.Path:
 
 
 def check_library(path: pathlib.Path, version: str) -> None:
-    """Raises an ImportError unless the library exists and is for TensorFlow `version`."""
+    """Raises a NoLibraryError unless the library exists and is for TensorFlow `version`."""
     if not path.exists():
         others = sorted(one.name for one in path.parent.glob("_largeout_ops*.so"))
-        raise ImportError(
+        raise NoLibraryError(
             f"tf_largeout {__version__} has no op library for the installed TensorFlow "
             f"{version}: {path} is missing. Op libraries in that folder: "
-            f"{', '.join(others) or 'none'}. {_remedies()}"
+            f"{', '.join(others) or 'none'}"
         )
     built_for = compiled_for(path)
     if minor_of(built_for) != minor_of(version):
-        raise ImportError(
+        raise NoLibraryError(
             f"The op library {path} was compiled for TensorFlow {built_for}. Installed: "
             f"TensorFlow {version}. A library works with the minor version that it was "
-            f"compiled for. {_remedies()}"
+            "compiled for"
         )
 
 
@@ -100,50 +196,40 @@ def has_gpu_kernels(path: pathlib.Path) -> bool:
 def check_gpus(path: pathlib.Path) -> str | None:
     """Returns why the GPU kernels of an op library cannot be used on this machine, or None.
 
-    None also means that there are no kernels or no GPUs. If the GPUs or the driver of this
-    machine cannot run the kernels, a warning is logged.
+    If the GPUs or the driver of this machine cannot run the kernels, a warning is logged.
     """
-    record = _text_in(path, gpu_cards.RECORD) if path.exists() else None
-    if record is None:
-        return None
-    if os.environ.get("LARGEOUT_GPU") == "0":
-        return "LARGEOUT_GPU=0 in the environment turns the GPU kernels of tf_largeout off"
-    if not tf.test.is_built_with_cuda():
+    record = _text_in(path, gpu_cards.RECORD)
+    if record is None or not tf.test.is_built_with_cuda():
         return None
     reason = gpu_cards.why_unusable(record, gpu_cards.find_machine())
     if reason:
-        logging.getLogger("tf_largeout").warning(
-            "The layers of tf_largeout and their slots will be on the CPU. %s. LARGEOUT_GPU=0 "
-            "in the environment has the same effect, without this warning.",
-            reason,
-        )
+        _LOG.warning("The GPU kernels of tf_largeout are not used. %s.", reason)
     return reason
 
 
 def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
-    """Returns the first match of `pattern` in a file, or None."""
+    """Returns the first match of `pattern` in a file, or None; also if the file is missing."""
+    if not path.exists() or path.stat().st_size == 0:
+        return None
     with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size == 0:
-            return None
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             found = re.search(pattern, content)
             return found.group() if found else None
 
 
-def load(path: pathlib.Path, use_gpus: bool = True) -> types.ModuleType:
-    """Returns the module of op functions of a library; without `use_gpus` all run on the CPU.
+def load(path: pathlib.Path, gpu_kernels: bool = False) -> types.ModuleType:
+    """Returns the module of op functions of a library; with `gpu_kernels`, also for GPUs.
 
-    A library for another TensorFlow, or one that does not load, is an ImportError.
+    A library for another TensorFlow, or one that does not load, is a NoLibraryError.
     """
-    check_tensorflow(tf.__version__)
     check_library(path, tf.__version__)
     try:
-        with contextlib.nullcontext() if use_gpus else _gpu_kernels_off():
+        with contextlib.nullcontext() if gpu_kernels else _gpu_kernels_off():
             return tf.load_op_library(str(path))
     except tf.errors.OpError as error:
-        raise ImportError(
+        raise NoLibraryError(
             f"The op library {path} does not load: {error.message}. Installed: TensorFlow "
-            f"{tf.__version__}. {_remedies()}"
+            f"{tf.__version__}"
         ) from error
 
 
@@ -160,24 +246,29 @@ def _gpu_kernels_off() -> Iterator[None]:
             os.environ["LARGEOUT_GPU"] = before
 
 
-def _remedies() -> str:
-    return (
-        "Do one of the following: (1) install a supported TensorFlow, "
-        f'pip install "tensorflow-cpu{TENSORFLOW_WINDOW}" or '
-        f'"tensorflow[and-cuda]{TENSORFLOW_WINDOW}"; (2) compile the ops for the installed '
-        "TensorFlow, in the source folder of tf_largeout: pip install --force-reinstall "
-        "--no-deps . (with -e if it is an editable install); (3) install the release of "
-        "tf_largeout for your TensorFlow."
-    )
+def _wants_gpus() -> bool:
+    """Returns whether LARGEOUT_GPU is 1 and TensorFlow has a GPU."""
+    wanted = os.environ.get("LARGEOUT_GPU") == "1"
+    return wanted and bool(tf.config.list_physical_devices("GPU"))
 
 
-# LARGEOUT_OPS_LIBRARY selects another build of the library, such as one with sanitizers.
-LOADED = pathlib.Path(os.environ.get("LARGEOUT_OPS_LIBRARY") or library_for(tf.__version__))
-GPUS_UNUSABLE = check_gpus(LOADED)  # The reason, or None.
-gen_ops: Any  # The functions of the ops, such as `largeout_row_dots`.
-if os.environ.get("LARGEOUT_OPS") == "stock":
-    gen_ops = importlib.import_module("tf_largeout.ops.stock")
-else:
-    gen_ops = load(LOADED, use_gpus=not GPUS_UNUSABLE)
+_REMEDIES = (
+    "Do one of the following: (1) set LARGEOUT_OPS=stock in the environment, which uses "
+    "TensorFlow's own operations, slower on CPUs; (2) compile the ops for the installed "
+    "TensorFlow, in the source folder of tf_largeout: pip install --force-reinstall --no-deps "
+    ". (with -e if it is an editable install); (3) install a TensorFlow that the op library is "
+    f'tested with, pip install "{CPU_PACKAGE}{LIBRARY_WINDOW}" or '
+    f'"tensorflow[and-cuda]{LIBRARY_WINDOW}", and do (2), or install a wheel for it.'
+)
+check_tensorflow(tf.__version__)
 check_keras()
-HAS_GPU_KERNELS = has_gpu_kernels(LOADED) and not GPUS_UNUSABLE
+_NAMED = os.environ.get("LARGEOUT_OPS_LIBRARY")  # Such as a build with sanitizers.
+# The path of the op library. It may be missing if OPS is "stock".
+LOADED = pathlib.Path(_NAMED or library_for(tf.__version__))
+_CHOSEN = choose(LOADED, os.environ.get("LARGEOUT_OPS", ""), bool(_NAMED), _wants_gpus())
+log_choice(_CHOSEN)
+OPS = _CHOSEN.kind  # "native" or "stock"
+RUNS_ON_GPUS = OPS == "stock"  # Whether the ops accept variables on GPUs.
+HAS_GPU_KERNELS = _CHOSEN.has_gpu_kernels
+gen_ops: Any = _CHOSEN.functions
+GPUS_UNUSABLE: str | None = None

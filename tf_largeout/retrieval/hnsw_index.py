@@ -1,5 +1,6 @@
 """`HnswIndex`: finds most of the best classes in a graph of neighbors, by hnswlib."""
 
+import os
 import pickle
 import tempfile
 from types import ModuleType
@@ -98,10 +99,10 @@ class HnswIndex(MeasuredIndex["GraphRows"]):
             setattr(self, name, settings[name])
         rows = Rows.of_arrays(arrays)
         graph = hnswlib().Index(space="ip", dim=rows.matrix.dim + rows.matrix.has_bias)
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(arrays["graph"].data)
-            file.flush()
-            graph.load_index(file.name)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "graph")
+            arrays["graph"].tofile(path)
+            graph.load_index(path)
         return GraphRows(rows, graph, settings["effort"])
 
 
@@ -117,9 +118,10 @@ class GraphRows(Search):
         self.graph, self.effort = graph, effort
 
     def arrays(self) -> dict[str, np.ndarray]:
-        with tempfile.NamedTemporaryFile() as file:
-            self.graph.save_index(file.name)
-            graph = np.fromfile(file.name, np.uint8)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "graph")
+            self.graph.save_index(path)
+            graph = np.fromfile(path, np.uint8)
         return {**self.rows.arrays(), "graph": graph}
 
     def with_rows(self, rows: Rows, changed: np.ndarray) -> "GraphRows":
