@@ -56,7 +56,8 @@ from tf_largeout.ops import library
 
 assert library.OPS == "stock"
 x, y = np.eye(12, dtype="float32"), np.arange(12)
-head = tflo.layers.LargeOutput(12, tflo.samplers.InvertedFileSampler(8, num_hard=4, start_step=0))
+sampler = tflo.samplers.InvertedFileSampler(8, num_hard=4, start_step=0)
+head = tflo.layers.LargeOutput(12, sampler)
 model = keras.Sequential([keras.Input([12]), head])
 model.compile(tflo.optimizers.LazyAdam(0.1), tflo.losses.SampledSoftmaxLoss())
 losses = model.fit(x, y, epochs=20, verbose=0).history["loss"]

@@ -170,7 +170,7 @@ def replace_check_finite(function: Callable[..., tf.Tensor]) -> None:
 
 
 def variable_of_handle(handle: tf.Tensor) -> tuple[tf.DType, tf.TensorShape] | None:
-    """Returns the dtype and the shape of the variable of a resource handle, if it tells them."""
+    """Returns the dtype and the shape of the variable of a handle, if it tells them."""
     data = getattr(handle, "_handle_data", None)
     if data is None or not data.is_set:
         return None

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tf_largeout.ops.devices import handle_of, optional_handle
-from tf_largeout.ops.library import gen_ops
+from tf_largeout.ops.library import OPS, gen_ops
 from tf_largeout.types import VariableOrHandle
 
 
@@ -72,6 +72,9 @@ def label_logits(
     )
 
 
+READS_PACKED_ROWS = OPS == "native"  # whether `class_top_k` uses `packed`
+
+
 class PackedClasses(NamedTuple):
     """Class rows quantized to 8 bits per number, from `pack_classes` for `class_top_k`.
 
@@ -105,6 +108,7 @@ def class_top_k(
 
     With `packed`, from `pack_classes` of the current values, a scan on a CPU reads a quarter of
     the bytes, and the result is bit-identical. With packed old values, it may miss classes.
+    Without the op library, `packed` is not read.
 
     Returns:
         `(scores, ids)`: float32 and int64 `[batch, k]`, best first; in a tie the lower id comes

@@ -18,7 +18,8 @@ class BruteForceIndex(Index[Search]):
         packed: Whether to keep an 8-bit copy of the rows, which takes about 30 % more memory. A
             search then computes bounds of the scores, and reads the float32 rows of only those
             classes that can be among the best. The results are bit-identical, and a search
-            takes less time. Rows narrower than 32, and rows on a GPU, are never packed.
+            takes less time. Rows narrower than 32 are never packed, nor are rows without the op
+            library.
         embeddings_dtype: "int8" keeps only 8-bit rows: a byte per number, and 20 bytes per
             class, about a third of the memory of float32. The scale of a row is its largest
             magnitude over 127. `build` converts an array in blocks. For the rounded rows,

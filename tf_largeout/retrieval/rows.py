@@ -21,7 +21,7 @@ from tf_largeout.classes.quantized_rows import (
     padded_width,
 )
 from tf_largeout.classes.row_sources import RowSource
-from tf_largeout.ops import devices
+from tf_largeout.ops import class_scan_ops
 from tf_largeout.ops.class_scan_ops import PackedClasses
 from tf_largeout.types import AddWeight, TensorLike
 
@@ -72,7 +72,7 @@ class Rows:
         """Returns these rows with an 8-bit copy, a byte more per number, if it is faster."""
         [table] = self.matrix.shards()
         is_packed = isinstance(table, PackedTable)
-        if is_packed or table.dim < _LEAST_WIDTH or devices.is_on_gpu(table.embeddings):
+        if is_packed or table.dim < _LEAST_WIDTH or not class_scan_ops.READS_PACKED_ROWS:
             return self
         rows = copy.copy(self)
         rows.matrix = ClassMatrix(table.embeddings, table.bias, "index", is_packed=True)

@@ -47,6 +47,13 @@ def sizes(tensor: Any) -> str:
     return "[" + ",".join("?" if size is None else str(size) for size in shape) + "]"
 
 
+def positive(**numbers: int) -> None:
+    """Raises an InvalidArgumentError unless each attribute of an op is in `[1, 2^31)`."""
+    for name, number in numbers.items():
+        if not 1 <= number < 2**31:
+            fail(f"{name} must be at least 1 and less than 2^31, got {number}")
+
+
 def check_shape(tensor: Any, name: str, *expected: int | None) -> None:
     """Raises an InvalidArgumentError if a static shape is not as expected; None is any size."""
     shape = tf.TensorShape(tensor.shape)

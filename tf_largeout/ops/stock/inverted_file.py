@@ -50,13 +50,17 @@ def largeout_inverted_file_search(
     num_probes: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns scores and ids `[batch, k]`, in pieces of limited size."""
+    errors.positive(num_probes=num_probes)
     handles = [means, mean_bias, offsets, ids, codes, scales]
     _check_shapes([tables.static_shape(one) for one in handles])
     features = tf.convert_to_tensor(features, tf.float32)
-    errors.check_shape(features, "features", None, tables.static_shape(means)[1])
+    dim = tables.static_shape(means)[1]
+    if not features.shape.is_compatible_with([None, dim]):
+        errors.fail(f"features must be [batch, {dim}], got {errors.sizes(features)}")
     k = tf.convert_to_tensor(k, tf.int64)
     static_k = errors.static_number(k)
-    k = errors.all_true(k >= 1, k, "k must be at least 1, got {number}", k)
+    message = "k must be at least 1 and less than 2^31, got {number}"
+    k = errors.all_true((k >= 1) & (k < 2**31), k, message, k)
     k = tf.cast(k if static_k is None else static_k, tf.int32)
     search = _Search([_read(*one) for one in zip(handles, _DTYPES, strict=False)], num_probes)
     num_queries, (batch, dim) = features.shape[0], tf.unstack(tf.shape(features))
@@ -233,6 +237,7 @@ def largeout_inverted_file_fit(
 ) -> tf.Operation | None:
     """Fits new lists in place."""
     handles = [means, mean_bias, offsets, ids, codes, scales, schedule]
+    tables.check_distinct(embeddings, *bias, *handles)
     _check_shapes([tables.static_shape(one) for one in handles])
     fit = inverted_lists.Lists.fit
     return _write(handles, _updated_variables(embeddings, bias, handles, unit_length, fit))
@@ -253,7 +258,9 @@ def largeout_inverted_file_upkeep(
     unit_length: bool = False,
 ) -> tf.Operation | None:
     """Reads the rows only in steps where something is due."""
+    errors.positive(interval=interval, rows_a_step=rows_a_step)
     handles = [means, mean_bias, offsets, ids, codes, scales, schedule]
+    tables.check_distinct(embeddings, *bias, *handles)
     _check_shapes([tables.static_shape(one) for one in handles])
     numbers = _read(schedule, tf.int64)
     step, fitted_at = tf.unstack(numbers)
@@ -307,6 +314,7 @@ def largeout_inverted_file_kept_up(
     unit_length: bool = False,
 ) -> State:
     """Returns the state after a step of upkeep."""
+    errors.positive(interval=interval, rows_a_step=rows_a_step)
     state = [means, mean_bias, offsets, ids, codes, scales, schedule]
     return _updated(embeddings, bias, state, unit_length, _kept_up(interval, rows_a_step))
 

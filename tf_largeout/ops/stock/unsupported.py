@@ -3,15 +3,20 @@
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import tensorflow as tf
+
+from tf_largeout.ops.stock import errors
+
 
 def _needs_library(what: str, instead: str) -> Callable[..., NoReturn]:
-    """Returns an op that raises a NotImplementedError."""
+    """Returns an op that raises an UnimplementedError; Keras ignores a NotImplementedError."""
 
     def op(*_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError(
+        errors.fail(
             f"{what} needs the op library of tf_largeout, but the ops run in stock TensorFlow "
             f"operations here. {instead}, or install tf_largeout with its op library for this "
-            "TensorFlow"
+            "TensorFlow",
+            tf.errors.UnimplementedError,
         )
 
     return op
