@@ -35,6 +35,17 @@ def why_not() -> str | None:
     """Returns why the op library is not compiled, or None if it is."""
     if is_required():
         return None
+    if reason := why_never():
+        return reason
+    version = tensorflow_install.without_library()
+    window = tensorflow_install.VERSION["LIBRARY_WINDOW"]
+    return version and f"its op library is for TensorFlow {window}, not {version}"
+
+
+def why_never() -> str | None:
+    """Returns why the op library is not compiled for any TensorFlow, or None."""
+    if is_required():
+        return None
     if os.environ.get("LARGEOUT_NATIVE") == "0":
         return "LARGEOUT_NATIVE is 0"
     if platform.system() != "Linux":
@@ -42,9 +53,7 @@ def why_not() -> str | None:
     compilers = [os.environ.get("CXX") or "", *_COMPILERS]
     if not any(shutil.which(compiler) for compiler in compilers if compiler):
         return "no C++ compiler is on the PATH"
-    version = tensorflow_install.without_library()
-    window = tensorflow_install.VERSION["LIBRARY_WINDOW"]
-    return version and f"its op library is for TensorFlow {window}, not {version}"
+    return None
 
 
 def notice(reason: str) -> str:
@@ -56,4 +65,4 @@ def notice(reason: str) -> str:
 
 
 if __name__ == "__main__":
-    print(why_not() or "", end="")  # for the Makefile
+    print(why_never() or "", end="")  # for the Makefile, whose TensorFlow is not installed yet

