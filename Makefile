@@ -32,7 +32,7 @@ EMULATED_GPU := $(RELEASE)/emulated_gpu
 BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 .PHONY: help install ops demo demo-sharded docs test lint test-cc test-py test-slow test-wheel test-asan bench
-.PHONY: clean test-arm wheel test-tensorflow test-portable test-avx2
+.PHONY: clean test-arm test-arm-python wheel test-tensorflow test-portable test-avx2 test-stock
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel constraints
@@ -45,19 +45,21 @@ NO_LIBRARY := $(shell $(PYTHON) -m build_tools.native)
 help:
 	@echo "make demo           train on 202,458 places with four methods, and compare"
 	@echo "make demo-sharded   the same data, with the classes on two servers of this machine"
-	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests, some with AVX2"
+	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests, some with AVX2 or stock operations"
 	@echo "make lint           ruff, clang-format, mypy"
 	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); without a venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
 	@echo "make test-portable  tests that depend on the processor, with AVX2, with SSE, with one thread"
+	@echo "make test-stock     some Python tests with TensorFlow's own operations in place of the op library"
 	@echo "make test-slow      Python tests, including slow ones: many draws, long training"
 	@echo "make wheel          a wheel in dist/, with a library for each supported TensorFlow minor"
 	@echo "make test-wheel     wheels and sdist in new virtual environments"
-	@echo "make test-tensorflow VERSION=2.18  the main tests with another TensorFlow"
+	@echo "make test-tensorflow VERSION=2.18  the main tests with another TensorFlow (STOCK=1: without the op library)"
 	@echo "make test-launchers CUDA launchers on an emulated GPU against the CPU code; without a venv"
 	@echo "make test-emulated-gpu  test-launchers, and the Python tests for GPUs on the emulated GPU"
 	@echo "make test-asan      C++ tests, launchers and op tests with ASan and UBSan"
 	@echo "make test-arm       op library for 64-bit ARM, C++ tests under qemu (TEST=part of a name)"
+	@echo "make test-arm-python  the README example with 5,000 classes on TensorFlow for 64-bit ARM, under qemu"
 	@echo "make fuzz           10,000 random calls of each op under a memory limit (ARGS=--help)"
 	@echo "make fuzz-asan      2,500 random calls of each op with ASan and UBSan"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
@@ -97,7 +99,7 @@ demo-sharded: ops
 ifdef NO_LIBRARY
 test: lint test-py
 else
-test: lint test-cc test-launchers test-py test-avx2
+test: lint test-cc test-launchers test-py test-avx2 test-stock
 endif
 
 lint: $(INSTALLED)
@@ -116,6 +118,10 @@ test-arm: $(CMAKE_INSTALLED)
 	@$(BIN)/python -m build_tools cc_tests --preset arm
 	qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm/cc_tests $(TEST)
 
+# Trains the example of the README, with fewer classes and stock operations, under qemu.
+test-arm-python: $(CMAKE_INSTALLED)
+	$(BIN)/python -m build_tools.arm_python
+
 test-launchers: $(BUILD_READY)
 	@$(BUILD) emulated_check
 	$(RELEASE)/custom_ops/emulated_gpu/emulated_check --small
@@ -131,6 +137,11 @@ SOME_PORTABLE := tests/classes/sharded_matrix_test.py tests/classes/blockwise_te
   tests/integration/sharded_tables_test.py::test_counts_of_a_pool_equal_those_of_one_shard
 test-avx2: ops
 	$(AVX2) $(BIN)/python -m pytest -q -m portable $(PARALLEL) $(SOME_PORTABLE)
+
+# Runs models with stock operations. Those of `tests/ops/stock_*_test.py` run in `make test-py`.
+STOCK_TESTS := tests/layers/embedding_bag_test.py
+test-stock: ops
+	LARGEOUT_OPS=stock $(BIN)/python -m pytest -q $(PARALLEL) $(STOCK_TESTS) $(ARGS)
 
 PORTABLE := $(BIN)/python -m pytest -m portable $(PARALLEL) --durations=0 -q $(ARGS)
 test-portable: ops
@@ -148,23 +159,27 @@ wheel: $(INSTALLED)
 test-wheel: ops
 	$(BIN)/python -m pytest tests/packaging --run-slow $(ARGS)
 
-# The environment is not deleted. TensorFlow must have a wheel for PYTHON.
+# The environment is not deleted. TensorFlow must have a wheel for PYTHON. STOCK=1 tests stock
+# operations, which need no compiler, also with versions that the op library does not support:
+#   make test-tensorflow STOCK=1 VERSION=2.22 TENSORFLOW=tensorflow-cpu==2.22.0rc0
+#   make test-tensorflow STOCK=1 VERSION=nightly TENSORFLOW="--pre tf-nightly-cpu"
+TENSORFLOW = tensorflow-cpu==$(VERSION).*
 OTHER := build/tensorflow-$(VERSION)
 OTHER_PYTHON := $(OTHER)/bin/python
 OTHER_LIBRARIES := $(CURDIR)/$(OTHER)/libraries
+OTHER_OPS := $(if $(STOCK),LARGEOUT_OPS=stock,LARGEOUT_OPS_LIBRARY=$(OTHER_LIBRARIES)/_largeout_ops.so)
 CORE_TESTS := tests/keras_internals_test.py tests/ops tests/metrics tests/retrieval tests/losses \
-  tests/optimizers tests/integration/workflows_test.py tests/serving/export_test.py
+  tests/optimizers tests/serving/export_test.py
 test-tensorflow:
 	@test -n "$(VERSION)" || { echo "Which TensorFlow? make test-tensorflow VERSION=2.18"; exit 1; }
 	test -x $(OTHER_PYTHON) || $(PYTHON) -m venv $(OTHER)
 	$(OTHER_PYTHON) -m pip install --disable-pip-version-check --upgrade pip
-	$(OTHER_PYTHON) -m pip install "tensorflow-cpu==$(VERSION).*" cmake ninja "setuptools>=77"
-	$(OTHER_PYTHON) -m build_tools op_library --preset wheel --copy-to $(OTHER_LIBRARIES)/_largeout_ops.so
-	LARGEOUT_LIBRARIES=$(OTHER_LIBRARIES) $(OTHER_PYTHON) -m pip install --no-build-isolation ".[cpu,test]"
-	LARGEOUT_OPS_LIBRARY=$(OTHER_LIBRARIES)/_largeout_ops.so $(OTHER_PYTHON) -m pytest \
-	  --run-slow tests/readme_test.py
-	LARGEOUT_OPS_LIBRARY=$(OTHER_LIBRARIES)/_largeout_ops.so $(OTHER_PYTHON) -m pytest \
-	  $(PARALLEL) $(CORE_TESTS) $(ARGS)
+	$(OTHER_PYTHON) -m pip install $(TENSORFLOW) $(if $(STOCK),,cmake ninja) "setuptools>=77"
+	$(if $(STOCK),,$(OTHER_PYTHON) -m build_tools op_library --preset wheel --copy-to $(OTHER_LIBRARIES)/_largeout_ops.so)
+	$(if $(STOCK),LARGEOUT_NATIVE=0,LARGEOUT_LIBRARIES=$(OTHER_LIBRARIES)) \
+	  $(OTHER_PYTHON) -m pip install --no-build-isolation ".[test]"
+	$(OTHER_OPS) $(OTHER_PYTHON) -m pytest --run-slow tests/readme_test.py tests/integration/workflows_test.py
+	$(OTHER_OPS) $(OTHER_PYTHON) -m pytest $(PARALLEL) $(CORE_TESTS) $(ARGS)
 
 # Runs the ops, layers and `fit` in TensorFlow on the emulated GPU.
 test-emulated-gpu: ops test-launchers
