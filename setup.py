@@ -38,7 +38,7 @@ class BuildOps(build_ext):
             cmake.build_op_library(output)
         except BuildError as error:
             if ext.optional:
-                print(native.notice("it could not be compiled"), file=sys.stderr)
+                native.announce("it could not be compiled")
             raise CompileError(str(error)) from error
 
 
@@ -55,8 +55,8 @@ class PlatformWheel(bdist_wheel):
 
 
 REASON = native.why_not()
-if REASON:
-    print(native.notice(REASON), file=sys.stderr)
+if REASON and not {"bdist_wheel", "editable_wheel"}.isdisjoint(sys.argv):
+    native.announce(REASON)
 LIBRARY = Extension(
     "tf_largeout.ops._largeout_ops", sources=[], optional=not native.is_required()
 )

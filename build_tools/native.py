@@ -5,9 +5,11 @@ variable, the library is compiled on Linux if there is a C++ compiler, and if th
 TensorFlow is not newer than those it is tested with. A failed build leaves it out.
 """
 
+import contextlib
 import os
 import platform
 import shutil
+import sys
 
 from build_tools import tensorflow_install
 from build_tools.errors import BuildError
@@ -62,6 +64,14 @@ def notice(reason: str) -> str:
         f"tf_largeout is installed without its op library: {reason}. It uses TensorFlow's own "
         "operations, which are slower on CPUs."
     )
+
+
+def announce(reason: str) -> None:
+    """Prints the notice, also on the terminal, as pip hides the output of a build."""
+    print(notice(reason), file=sys.stderr)
+    if not sys.stderr.isatty():
+        with contextlib.suppress(OSError), open("/dev/tty", "w", encoding="utf-8") as terminal:
+            print(notice(reason), file=terminal)
 
 
 if __name__ == "__main__":

@@ -40,3 +40,9 @@ def test_another_value_is_an_error(monkeypatch):
     monkeypatch.setenv("LARGEOUT_NATIVE", "yes")
     with pytest.raises(BuildError, match="Expected 1 .*, 0 .* or unset"):
         native.why_not()
+
+
+def test_an_installation_without_the_library_says_so_in_one_line(capsys):
+    native.announce("no C++ compiler is on the PATH")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "without its op library: no C++ compiler is on the PATH" in line
