@@ -139,7 +139,8 @@ test-avx2: ops
 	$(AVX2) $(BIN)/python -m pytest -q -m portable $(PARALLEL) $(SOME_PORTABLE)
 
 # Runs models with stock operations. Those of `tests/ops/stock_*_test.py` run in `make test-py`.
-STOCK_TESTS := tests/layers/embedding_bag_test.py
+STOCK_TESTS := tests/layers/embedding_bag_test.py tests/losses/properties_test.py tests/samplers/samplers_test.py \
+  tests/serving/export_test.py tests/optimizers/training_test.py
 test-stock: ops
 	LARGEOUT_OPS=stock $(BIN)/python -m pytest -q $(PARALLEL) $(STOCK_TESTS) $(ARGS)
 
