@@ -1,4 +1,4 @@
-"""With stock operations, nothing in the package depends on Linux."""
+"""With stock operations, nothing in the package and the examples depends on Linux."""
 
 import ast
 import os
@@ -9,6 +9,7 @@ import sys
 from tests.source_tree import ROOT, each_of, name, parsed, python_files
 from tf_largeout import arguments
 
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 # Modules that macOS or Windows lack.
 MODULES = ("fcntl", "grp", "multiprocessing", "posix", "pwd", "resource", "termios")
 FUNCTIONS = re.compile(
@@ -71,7 +72,7 @@ model.save(os.path.join(sys.argv[1], "model.keras"))
 """
 
 
-@each_of(python_files())
+@each_of([*python_files(), *EXAMPLES])
 def test_the_package_uses_nothing_that_only_linux_has(path):
     used = set()
     for node in ast.walk(parsed(path)):
@@ -90,7 +91,7 @@ def test_the_package_uses_nothing_that_only_linux_has(path):
     )
 
 
-@each_of(python_files())
+@each_of([*python_files(), *EXAMPLES])
 def test_text_files_have_an_encoding(path):
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Call) and _opens_text(node):

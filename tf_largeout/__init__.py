@@ -1,7 +1,7 @@
 """Output layers with 100,000 to 100,000,000 classes for TensorFlow and Keras.
 
-The import loads the op library, so that TensorFlow can load exports that use its ops. Other
-sub-packages are imported when they are first used. Keras finds their classes in files by
+The import loads the op library if it fits TensorFlow, which can then load exports that use its
+ops. Other sub-packages are imported when they are first used. Keras finds their classes by
 `keras_names`.
 """
 
