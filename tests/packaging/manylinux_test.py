@@ -28,6 +28,7 @@ from tf_largeout.ops import library
 import code_blocks
 
 assert not any(map(shutil.which, ["g++", "gcc", "c++", "cc", "clang", "cmake", "ninja"]))
+assert library.OPS == "native"
 assert library.compiled_for(library.LOADED).split(".")[:2] == tf.__version__.split(".")[:2]
 assert str(library.LOADED).startswith(sys.prefix)
 names = code_blocks.run_blocks(pathlib.Path(sys.argv[1]))
