@@ -21,8 +21,8 @@ def is_wanted() -> bool:
     value = os.environ.get("LARGEOUT_CUDA", "")
     if value not in ("", "0", "1"):
         raise BuildError(
-            f"LARGEOUT_CUDA is {value!r}. Expected 1 (compile the CUDA kernels with nvcc), 0 or "
-            "unset (do not compile them)."
+            f"LARGEOUT_CUDA is {value!r}. Expected 1 (compile the CUDA kernels with nvcc), 0 "
+            "or unset (do not compile them)."
         )
     return value == "1"
 
@@ -46,6 +46,6 @@ def notice(library: pathlib.Path) -> str | None:
     if "LARGEOUT_CUDA" in os.environ or not nvcc or not found or not found.can_use_gpu:
         return None
     return (
-        "The CUDA kernels of LSH, kernel trees and FactoredOutput were not built. To build them, "
-        "set LARGEOUT_CUDA=1; see docs/gpu.md."
+        "The CUDA kernels of LSH, kernel trees and FactoredOutput were not built. To build "
+        "them, set LARGEOUT_CUDA=1; see docs/gpu.md."
     )

@@ -37,8 +37,8 @@ def use(device, threads=None):
             for all.
 
     Raises:
-        RuntimeError: If `device` is "gpu" and TensorFlow finds no GPU, or if the process may use
-            fewer than `threads` cores.
+        RuntimeError: If `device` is "gpu" and TensorFlow finds no GPU, or if the process may
+            use fewer than `threads` cores.
     """
     import tensorflow as tf
 
