@@ -182,11 +182,11 @@ test-tensorflow:
 	$(OTHER_OPS) $(OTHER_PYTHON) -m pytest --run-slow tests/readme_test.py tests/integration/workflows_test.py
 	$(OTHER_OPS) $(OTHER_PYTHON) -m pytest $(PARALLEL) $(CORE_TESTS) $(ARGS)
 
-# Runs the ops, layers and `fit` in TensorFlow on the emulated GPU.
+# Runs the CUDA kernels, and `fit` with all samplers and optimizers, in TensorFlow on the emulated GPU.
 test-emulated-gpu: ops test-launchers
 	@$(BIN)/python -m build_tools emulated_gpu
 	PYTHONPATH=$(EMULATED_GPU)/site-packages LARGEOUT_OPS_LIBRARY=$(EMULATED_GPU)/_largeout_ops.so \
-	  $(BIN)/python -m pytest -m gpu -n $(JOBS) $(ARGS)
+	  LARGEOUT_GPU=1 $(BIN)/python -m pytest -m gpu -n $(JOBS) $(ARGS)
 
 # Leaks are not detected, because TensorFlow and Python have many. libstdc++ is preloaded so
 # that the sanitizer can intercept TensorFlow's exceptions.
@@ -222,17 +222,17 @@ fuzz-asan: $(INSTALLED)
 	  $(BIN)/python -m tests.fuzz --sanitize --calls 2500 --patience 1200 $(ARGS)
 
 # These need g++ and NVIDIA's CUDA toolkit, but not TensorFlow. Warnings of nvcc are errors here,
-# unlike in the build of the op library for an install (LARGEOUT_GPU=1).
-CUDA_CHECK := build/gpu-check/cuda_check
+# unlike in the build of the op library for an install (LARGEOUT_CUDA=1).
+CUDA_CHECK := build/cuda-check/cuda_check
 cuda-compile: $(BUILD_READY)
-	@$(BUILD) cuda_check --preset gpu-check -D CMAKE_CUDA_ARCHITECTURES=
+	@$(BUILD) cuda_check --preset cuda-check -D CMAKE_CUDA_ARCHITECTURES=
 
 cuda-check: $(BUILD_READY)
-	@$(BUILD) cuda_check --preset gpu-check -D CMAKE_CUDA_ARCHITECTURES=native
+	@$(BUILD) cuda_check --preset cuda-check -D CMAKE_CUDA_ARCHITECTURES=native
 	$(CUDA_CHECK) --json build/cuda_check.json $(ARGS)
 
 cuda-sanitize: $(BUILD_READY)
-	@$(BUILD) cuda_check --preset gpu-check -D CMAKE_CUDA_ARCHITECTURES=native
+	@$(BUILD) cuda_check --preset cuda-check -D CMAKE_CUDA_ARCHITECTURES=native
 	compute-sanitizer --tool memcheck --leak-check full --error-exitcode 1 $(CUDA_CHECK) --small
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(CUDA_CHECK) --small
 

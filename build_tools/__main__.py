@@ -13,7 +13,7 @@ def main() -> int:
     """Builds the target given on the command line, and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m build_tools", description=__doc__)
     parser.add_argument("target", choices=cmake.OUTPUTS)
-    parser.add_argument("--preset", help="release, sanitize, gpu, ...; see CMakePresets.json")
+    parser.add_argument("--preset", help="release, sanitize, cuda, ...; see CMakePresets.json")
     parser.add_argument("--copy-to", type=pathlib.Path, help="where to copy the op library")
     parser.add_argument("-D", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
 """The build backend: setuptools, plus TensorFlow as a build requirement if none is installed.
 
 Usually the ops are compiled against the installed TensorFlow. None is installed in a new
-virtual environment, as in `pip install .[cpu]`. LARGEOUT_GPU=1 selects TensorFlow for GPUs. If
+virtual environment, as in `pip install .[cpu]`. LARGEOUT_CUDA=1 selects TensorFlow for GPUs. If
 the op library is not compiled (see `native`), setuptools is sufficient.
 """
 

@@ -62,19 +62,19 @@ def build(
 
 
 def build_op_library(output: pathlib.Path, preset: str | None = None) -> None:
-    """Builds the op library and copies it to `output`. May print a notice about GPU kernels.
+    """Builds the op library and copies it to `output`. May print a notice about CUDA kernels.
 
     Args:
         output: Path of the copy. A process that has loaded an older copy is not affected.
-        preset: See `build`. Defaults to "gpu" if the environment variable LARGEOUT_GPU is 1,
+        preset: See `build`. Defaults to "cuda" if the environment variable LARGEOUT_CUDA is 1,
             else to "release".
 
     Raises:
-        BuildError: If the build fails, or LARGEOUT_GPU is neither 0, 1 nor unset.
+        BuildError: If the build fails, or LARGEOUT_CUDA is neither 0, 1 nor unset.
     """
-    preset = preset or ("gpu" if gpu.is_wanted() else "release")
+    preset = preset or ("cuda" if gpu.is_wanted() else "release")
     # CMake's cache may hold the architecture of a single GPU.
-    definitions = ["CMAKE_CUDA_ARCHITECTURES="] if preset == "gpu" else []
+    definitions = ["CMAKE_CUDA_ARCHITECTURES="] if preset == "cuda" else []
     built = build("op_library", preset, *definitions)
     output.parent.mkdir(parents=True, exist_ok=True)
     copy = output.with_name(f"{output.name}.{os.getpid()}.tmp")

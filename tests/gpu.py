@@ -1,21 +1,23 @@
 """The device of tests marked `gpu`, and comparisons of its results with those of the CPU."""
 
-import functools
-
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import kernels
 
 NAME = "GPU:0"
 
 
-@functools.cache
 def missing():
     """Returns why no test can run on the GPU, or None."""
-    if not tf.config.get_visible_devices("GPU"):
-        return "no GPU, or not run as `pytest -m gpu`"
-    from benchmarks.harness import machine  # Imports the library only if needed.
+    if tf.config.get_visible_devices("GPU"):
+        return None
+    return "no GPU, or not run as `pytest -m gpu`"
 
-    return machine.why_not_on_gpu()
+
+def has_cuda_kernels():
+    """Returns whether the op library has registered its CUDA kernels."""
+    found = kernels.get_registered_kernels_for_op("LargeoutLshHash").kernel
+    return any(kernel.device_type == "GPU" for kernel in found)
 
 
 def is_emulated():

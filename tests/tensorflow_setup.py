@@ -102,6 +102,13 @@ def _has_16_bit_products():
 
 
 @pytest.fixture
+def cuda_kernels():
+    """Skips a test of CUDA kernels if the op library has none."""
+    if not gpu.has_cuda_kernels():
+        pytest.skip("no CUDA kernels: build them with LARGEOUT_CUDA=1, and set LARGEOUT_GPU=1")
+
+
+@pytest.fixture
 def set_simd_level(monkeypatch):
     """Returns a function that sets the SIMD level, or the best level below it.
 

@@ -1,5 +1,5 @@
-// Tools for block bodies, besides phases: counters that many threads add to, and operations
-// that round the same way in all kernels.
+// Tools for block bodies, besides phases: words that many threads write, and operations that
+// round the same way in all kernels.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_TOOLS_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_BLOCK_TOOLS_H_
@@ -22,22 +22,7 @@
 namespace largeout {
 namespace cuda {
 
-inline constexpr float kLowestFloat = -3.40282347e38f;
-
 LARGEOUT_DEVICE inline float NotANumber() { return nanf(""); }
-LARGEOUT_DEVICE inline float MinusInfinity() { return -INFINITY; }
-
-// Adds to a counter and returns its previous value. The counters are integers, so the sums do
-// not depend on the order of the threads.
-LARGEOUT_DEVICE inline int AddToCounter(int* counter, int value) {
-#ifdef __CUDA_ARCH__
-  return atomicAdd(counter, value);
-#else
-  const int before = *counter;
-  *counter += value;
-  return before;
-#endif
-}
 
 LARGEOUT_DEVICE inline void SetBits(uint32_t* word, uint32_t bits) {
 #ifdef __CUDA_ARCH__

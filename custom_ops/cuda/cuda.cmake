@@ -6,9 +6,9 @@ if(DEFINED ENV{NVCC})
 endif()
 find_program(LARGEOUT_NVCC ${nvcc})
 if(NOT LARGEOUT_NVCC)
-  message(FATAL_ERROR "LARGEOUT_GPU=1 needs '${nvcc}', which is not on the PATH. Install NVIDIA's "
+  message(FATAL_ERROR "LARGEOUT_CUDA=1 needs '${nvcc}', which is not on the PATH. Install NVIDIA's "
     "CUDA toolkit 12 or 13 (Debian and Ubuntu: apt-get install nvidia-cuda-toolkit), or set the "
-    "environment variable NVCC to its compiler, or build without GPU kernels: LARGEOUT_GPU=0.")
+    "environment variable NVCC to its compiler, or build without CUDA kernels: LARGEOUT_CUDA=0.")
 endif()
 set(CMAKE_CUDA_COMPILER ${LARGEOUT_NVCC})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "custom_ops/core/base/rounding.h"
 #include "custom_ops/cuda/block.h"
@@ -34,24 +33,6 @@ __global__ void ForEachBlockKernel(Body body) {
   body(DeviceBlock(), shared);
 }
 
-// For bodies that declare their number of threads and how many blocks should fit on a
-// multiprocessor. The compiler limits the registers accordingly.
-template <class Body>
-__global__ void __launch_bounds__(Body::kThreads, Body::kBlocksTogether)
-    ForEachBoundedBlockKernel(Body body) {
-  extern __shared__ __align__(16) char shared[];
-  body(DeviceBlock(), shared);
-}
-
-template <class Body, class = void>
-struct BlockKernel {
-  static constexpr auto kKernel = ForEachBlockKernel<Body>;
-};
-template <class Body>
-struct BlockKernel<Body, std::void_t<decltype(Body::kBlocksTogether)>> {
-  static constexpr auto kKernel = ForEachBoundedBlockKernel<Body>;
-};
-
 // Calls body(i) for 0 <= i < total, with one thread per i.
 template <class Body>
 Status ForEach(int64_t total, const Body& body, Stream stream) {
@@ -68,7 +49,7 @@ Status ForEachBlock(int64_t blocks, int threads, int shared_bytes, const Body& b
                     Stream stream) {
   if (blocks <= 0) return kOk;
   const auto grid = static_cast<unsigned>(std::min(blocks, kMostBlocks));
-  constexpr auto kernel = BlockKernel<Body>::kKernel;
+  constexpr auto kernel = ForEachBlockKernel<Body>;
   if (shared_bytes > 48 * 1024) {
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);

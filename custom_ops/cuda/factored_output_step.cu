@@ -49,7 +49,7 @@ typename FactoredStepOnGpu<Number>::Memory FactoredStepOnGpu<Number>::Take(
   memory.gram = take(width * width);
   memory.vectors = scratch->Take<Number>(num_ids * width);
   memory.places = scratch->Take<int32_t>(num_ids);
-  memory.merge = scratch->Take<char>(MergeRowsScratchBytes(num_ids, num_classes, 0));
+  memory.merge = scratch->Take<char>(MergeRowsScratchBytes(num_ids, num_classes));
   memory.solve = scratch->Take<char>(SolveSystemScratchBytes(size));
   return memory;
 }
@@ -154,7 +154,7 @@ Status FactoredStepOnGpu<Number>::MergeTargets() {
   const int64_t num_ids = batch_.batch * batch_.num_targets;
   return InOrder(
       [&] {
-        return MergeRows(batch_.ids, num_ids, state_.num_classes, 0, memory_.merge, &merged_,
+        return MergeRows(batch_.ids, num_ids, state_.num_classes, memory_.merge, &merged_,
                          stream_);
       },
       [&] { return ForEach(num_ids, PlacesBody{merged_.positions, memory_.places}, stream_); });

@@ -6,12 +6,22 @@
 #include <cstdint>
 
 #include "custom_ops/core/kernel_tree/kernel_tree.h"
-#include "custom_ops/cuda/class_logits.h"
+#include "custom_ops/cuda/block_tools.h"
 
 namespace largeout {
 namespace cuda {
 
 inline constexpr int kWalkThreads = 256;  // a power of two
+
+// The logit of a class: the sum starts with the bias, in the order of the features.
+LARGEOUT_DEVICE inline float OneLogit(const ClassMatrix& matrix, const float* feature,
+                                      int64_t id) {
+  const float* const row = matrix.embeddings + id * matrix.dim;
+  float sum = matrix.bias != nullptr ? matrix.bias[id] : 0.0f;
+  LARGEOUT_UNROLL_BY(16)
+  for (int64_t k = 0; k < matrix.dim; ++k) sum = MultiplyAdd(feature[k], row[k], sum);
+  return sum;
+}
 
 // The memory of the masses: part of a block's scratch, and shared memory.
 struct MassMemory {

@@ -1,8 +1,8 @@
 // The thread and block bodies of BuildKernelTree and UpdateKernelTree.
 //
 // A block computes a tile of pairs of numbers of a leaf, or a tile of projected numbers of some
-// classes. Its sums are in the order of the classes or inputs, so an update gives the same bits
-// as a build.
+// classes (kernel_tree_tile.h). Its sums are in the order of the classes or inputs, so an
+// update gives the same bits as a build.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CUDA_KERNEL_TREE_SUMS_BODY_H_
 #define LARGEOUT_CUSTOM_OPS_CUDA_KERNEL_TREE_SUMS_BODY_H_
@@ -12,52 +12,11 @@
 #include "custom_ops/core/base/rounding.h"
 #include "custom_ops/core/kernel_tree/kernel_tree.h"
 #include "custom_ops/cuda/block_sums.h"
-#include "custom_ops/cuda/class_tile.h"
 #include "custom_ops/cuda/float_bits.h"
+#include "custom_ops/cuda/kernel_tree_tile.h"
 
 namespace largeout {
 namespace cuda {
-
-using TreeTile = TileShape<4, 4, 8, 8>;
-inline constexpr int kTreeTile = TreeTile::kRows;  // and columns
-inline constexpr int kTreeTileStride = kTreeTile + kPadding;
-inline constexpr int kTreeTileBytes =
-    2 * kChunk * kTreeTileStride * static_cast<int>(sizeof(float));
-
-// Calls write(i, j, sum over s < depth of rows(s, i) columns(s, j)) for the i and j of a tile.
-// Sums are in the order of s.
-template <class Block, class Rows, class Columns, class Write>
-LARGEOUT_DEVICE void MakeTreeTile(const Block& block, int64_t depth, const Rows& rows,
-                                  const Columns& columns, char* shared, const Write& write) {
-  float* const of_rows = reinterpret_cast<float*>(shared);
-  float* const of_columns = of_rows + kChunk * kTreeTileStride;
-  typename Block::template PerThread<TileSums<TreeTile>> sums(block);
-  block.ForEachThread([&](int thread) { sums[thread] = {}; });
-  for (int64_t first = 0; first < depth; first += kChunk) {
-    block.ForEachThread([&](int thread) {
-      for (int i = thread; i < kChunk * kTreeTile; i += TreeTile::kThreads) {
-        const int row = i / kTreeTile, column = i % kTreeTile;
-        const bool in = first + row < depth;
-        of_rows[row * kTreeTileStride + column] = in ? rows(first + row, column) : 0;
-        of_columns[row * kTreeTileStride + column] = in ? columns(first + row, column) : 0;
-      }
-    });
-    block.ForEachThread([&](int thread) {
-      AddChunk<TreeTile>(of_rows, kTreeTileStride, of_columns, kTreeTileStride, thread,
-                         &sums[thread]);
-    });
-  }
-  block.ForEachThread([&](int thread) {
-    LARGEOUT_UNROLL
-    for (int i = 0; i < TreeTile::kTileRows; ++i) {
-      LARGEOUT_UNROLL
-      for (int j = 0; j < TreeTile::kTileColumns; ++j) {
-        write(TreeTile::Row(TreeTile::RowGroup(thread), i),
-              TreeTile::Column(TreeTile::ColumnGroup(thread), j), sums[thread].at[i][j]);
-      }
-    }
-  });
-}
 
 // The parts of a tree to sum. flags: per node, not 0 if the node is to be summed; null if all
 // nodes are.

@@ -47,7 +47,7 @@ Status Sum(const Buffers<Key>& to, size_t* bytes, Stream stream) {
 }
 
 template <class Key>
-Buffers<Key> Take(int64_t num_ids, int64_t num_rows, int64_t width, Scratch* scratch) {
+Buffers<Key> Take(int64_t num_ids, int64_t num_rows, Scratch* scratch) {
   Buffers<Key> to{};
   size_t sort_bytes = 0, sum_bytes = 0;
   to.merged.num_ids = num_ids;
@@ -61,7 +61,6 @@ Buffers<Key> Take(int64_t num_ids, int64_t num_rows, int64_t width, Scratch* scr
   to.merged.offsets = scratch->Take<int32_t>(num_ids + 1);
   to.merged.positions = scratch->Take<int32_t>(num_ids);
   to.merged.started = scratch->Take<int32_t>(num_ids);
-  to.merged.run_sums = scratch->Take<float>(NumRuns(num_ids) * width);
   to.keys = scratch->Take<Key>(num_ids);
   to.sorted_keys = scratch->Take<Key>(num_ids);
   to.positions = scratch->Take<int32_t>(num_ids);
@@ -69,11 +68,10 @@ Buffers<Key> Take(int64_t num_ids, int64_t num_rows, int64_t width, Scratch* scr
   return to;
 }
 
-template <class Key, class Index>
-Status Merge(const Index* ids, int64_t num_rows, Buffers<Key> to, Stream stream) {
+template <class Key>
+Status Merge(const int64_t* ids, int64_t num_rows, Buffers<Key> to, Stream stream) {
   const int64_t num_ids = to.merged.num_ids;
-  Status status =
-      ForEach(num_ids, KeysBody<Index, Key>{ids, num_rows, to.keys, to.positions}, stream);
+  Status status = ForEach(num_ids, KeysBody<Key>{ids, num_rows, to.keys, to.positions}, stream);
   if (status == kOk) status = Sort(to, &to.cub_bytes, num_rows, stream);
   if (status != kOk) return status;
   status = ForEach(num_ids, StartsBody<Key>{to.sorted_keys, num_rows, to.starts}, stream);
@@ -84,36 +82,30 @@ Status Merge(const Index* ids, int64_t num_rows, Buffers<Key> to, Stream stream)
 
 }  // namespace
 
-int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows, int64_t width) {
+int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows) {
   Scratch none(nullptr);
   if (FitsKey32(num_rows)) {
-    Take<uint32_t>(num_ids, num_rows, width, &none);
+    Take<uint32_t>(num_ids, num_rows, &none);
   } else {
-    Take<uint64_t>(num_ids, num_rows, width, &none);
+    Take<uint64_t>(num_ids, num_rows, &none);
   }
   return none.bytes();
 }
 
-template <class Index>
-Status MergeRows(const Index* ids, int64_t num_ids, int64_t num_rows, int64_t width,
-                 void* memory, MergedRows* merged, Stream stream) {
+Status MergeRows(const int64_t* ids, int64_t num_ids, int64_t num_rows, void* memory,
+                 MergedRows* merged, Stream stream) {
   Scratch scratch(memory);
   if (FitsKey32(num_rows)) {
-    const auto to = Take<uint32_t>(num_ids, num_rows, width, &scratch);
+    const auto to = Take<uint32_t>(num_ids, num_rows, &scratch);
     *merged = to.merged;
     if (num_ids > 0) return Merge(ids, num_rows, to, stream);
   } else {
-    const auto to = Take<uint64_t>(num_ids, num_rows, width, &scratch);
+    const auto to = Take<uint64_t>(num_ids, num_rows, &scratch);
     *merged = to.merged;
     if (num_ids > 0) return Merge(ids, num_rows, to, stream);
   }
   return FillBytes(0, sizeof(int32_t), merged->num_segments, stream);
 }
-
-template Status MergeRows(const int32_t*, int64_t, int64_t, int64_t, void*, MergedRows*,
-                          Stream);
-template Status MergeRows(const int64_t*, int64_t, int64_t, int64_t, void*, MergedRows*,
-                          Stream);
 
 }  // namespace cuda
 }  // namespace largeout

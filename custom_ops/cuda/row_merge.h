@@ -8,8 +8,6 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/base/host_device.h"
-#include "custom_ops/core/rows/row_runs.h"
 #include "custom_ops/cuda/stream.h"
 
 namespace largeout {
@@ -24,22 +22,16 @@ struct MergedRows {
   int32_t* offsets;       // [num_ids + 1]
   int32_t* positions;     // [num_ids]
   int32_t* started;       // [num_ids]: how many segments start at or before this place
-  float* run_sums;        // [NumRuns(num_ids), width]: for row_sums.h
 };
 
-// The largest number of whole runs of the segments of `num_ids` ids.
-LARGEOUT_HOST_DEVICE inline int64_t NumRuns(int64_t num_ids) { return num_ids / kRunLength; }
-
-// The bytes of device memory for the result and intermediate values. width: the number of
-// columns of the gradients.
-int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows, int64_t width);
+// The bytes of device memory for the result and intermediate values.
+int64_t MergeRowsScratchBytes(int64_t num_ids, int64_t num_rows);
 
 // Sorts by id (stable radix sort); the result is deterministic. Ids outside of [0, num_rows)
-// are in no segment. REQUIRES: num_ids < 2^31, num_rows >= 0. Index: int32_t or int64_t.
-// scratch: MergeRowsScratchBytes, aligned to 256 bytes; it holds `merged` afterwards.
-template <class Index>
-Status MergeRows(const Index* ids, int64_t num_ids, int64_t num_rows, int64_t width,
-                 void* scratch, MergedRows* merged, Stream stream);
+// are in no segment. REQUIRES: num_ids < 2^31, num_rows >= 0. scratch: MergeRowsScratchBytes,
+// aligned to 256 bytes; it holds `merged` afterwards.
+Status MergeRows(const int64_t* ids, int64_t num_ids, int64_t num_rows, void* scratch,
+                 MergedRows* merged, Stream stream);
 
 }  // namespace cuda
 }  // namespace largeout

@@ -13,9 +13,9 @@ namespace cuda {
 
 // The key of an id is the id itself, or num_rows, which sorts after all rows, if the id is
 // invalid. Key: uint32_t or uint64_t, wide enough for num_rows.
-template <class Index, class Key>
+template <class Key>
 struct KeysBody {
-  const Index* ids;
+  const int64_t* ids;
   int64_t num_rows;
   Key* keys;
   int32_t* positions;

@@ -87,6 +87,11 @@ class ClassMatrixInput {
   LockedVariables variables_;
 };
 
+// features: [batch, dim].
+inline Features FeaturesOf(const tensorflow::Tensor& features) {
+  return {features.flat<float>().data(), features.dim_size(0)};
+}
+
 }  // namespace largeout
 
 #endif  // LARGEOUT_CUSTOM_OPS_KERNELS_CLASS_MATRIX_INPUT_H_

@@ -20,13 +20,13 @@
 
 namespace largeout {
 
-// The device type that GPU kernels are registered for. If they cannot run on this machine, the
-// Python loader sets LARGEOUT_GPU=0 in the environment. They are then registered for a type
-// that no device has, so TensorFlow runs the CPU kernels.
+// The device type that GPU kernels are registered for. Without LARGEOUT_GPU=1 in the
+// environment, it is a type that no device has, so TensorFlow runs the CPU kernels. The Python
+// loader sets the variable to 0 if the kernels cannot run on this machine.
 inline const char* GpuDeviceType() {
   const char* wanted = std::getenv("LARGEOUT_GPU");
-  const bool off = wanted != nullptr && std::strcmp(wanted, "0") == 0;
-  return off ? "LARGEOUT_GPU_IS_OFF" : tensorflow::DEVICE_GPU;
+  const bool on = wanted != nullptr && std::strcmp(wanted, "1") == 0;
+  return on ? tensorflow::DEVICE_GPU : "LARGEOUT_GPU_IS_OFF";
 }
 
 inline cuda::Stream StreamOf(tensorflow::OpKernelContext* ctx) {

@@ -1,10 +1,13 @@
-#include "custom_ops/kernels/inverted_file_ops.h"
+// The ops of inverted files.
 
 #include <algorithm>
 
 #include "custom_ops/core/base/rounding.h"
+#include "custom_ops/kernels/checks.h"
 #include "custom_ops/kernels/class_matrix_input.h"
 #include "custom_ops/kernels/intra_op_parallel.h"
+#include "custom_ops/kernels/inverted_file_input.h"
+#include "custom_ops/kernels/largeout_op.h"
 
 namespace largeout {
 namespace {
@@ -14,16 +17,38 @@ using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 using tensorflow::errors::InvalidArgument;
 
-struct CpuInvertedFile {
-  static absl::Status CheckLists(const InvertedFileInput& input) { return input.CheckLists(); }
-
-  static absl::Status Search(OpKernelContext* ctx, const InvertedFile& file,
-                             const Tensor& features, int64_t num_probes, int64_t k,
-                             float* scores, int64_t* ids) {
-    SearchLists(file, {features.flat<float>().data(), features.dim_size(0)},
-                features.dim_size(1), num_probes, k, IntraOpParallel(ctx), scores, ids);
-    return absl::OkStatus();
+class InvertedFileSearchOp : public LargeoutOp {
+ public:
+  explicit InvertedFileSearchOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_probes", &num_probes_));
   }
+
+  void Run(OpKernelContext* ctx) override {
+    const Tensor& features = ctx->input(0);
+    InvertedFileInput input;
+    OP_REQUIRES_OK(ctx, input.Read(ctx));
+    OP_REQUIRES_OK(ctx, input.CheckLists());
+    OP_REQUIRES_OK(ctx, CheckWidth(features, "features", input.dim(), "means"));
+    int64_t k = 0;
+    OP_REQUIRES_OK(ctx, ReadK(ctx, &k));
+    Tensor *scores, *ids;
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 0, {features.dim_size(0), k}, &scores));
+    OP_REQUIRES_OK(ctx, AllocateOutput(ctx, 1, {features.dim_size(0), k}, &ids));
+    SearchLists(input.file(), {features.flat<float>().data(), features.dim_size(0)},
+                input.dim(), num_probes_, k, IntraOpParallel(ctx), scores->flat<float>().data(),
+                ids->flat<int64_t>().data());
+  }
+
+ private:
+  static absl::Status ReadK(OpKernelContext* ctx, int64_t* k) {
+    const Tensor* input;
+    TF_RETURN_IF_ERROR(ctx->input("k", &input));
+    TF_RETURN_IF_ERROR(CheckScalar(*input, "k"));
+    *k = input->scalar<int64_t>()();
+    return CheckCount("k", *k);
+  }
+
+  int64_t num_probes_;
 };
 
 // The base of the ops that write the file. The class matrix is read under its locks, then the
@@ -136,7 +161,8 @@ class InvertedFileUpkeepOp : public InvertedFileUpdateOp {
   int64_t interval_, rows_a_step_;
 };
 
-LARGEOUT_REGISTER_INVERTED_FILE_OPS(tensorflow::DEVICE_CPU, CpuInvertedFile);
+REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileSearch").Device(tensorflow::DEVICE_CPU),
+                        InvertedFileSearchOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileFit").Device(tensorflow::DEVICE_CPU),
                         InvertedFileFitOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutInvertedFileUpkeep").Device(tensorflow::DEVICE_CPU),

@@ -1,4 +1,4 @@
-# The op library: core, its shims for TensorFlow and, with LARGEOUT_GPU, the CUDA launchers.
+# The op library: core, its shims for TensorFlow and, with LARGEOUT_CUDA, the CUDA launchers.
 
 if(NOT LARGEOUT_TENSORFLOW_VERSION)
   message(FATAL_ERROR "LARGEOUT_TENSORFLOW is ${LARGEOUT_TENSORFLOW}, and "
@@ -39,7 +39,7 @@ function(add_python_library name)
 endfunction()
 
 add_unity_library(ops ${op_sources})
-if(LARGEOUT_GPU)
+if(LARGEOUT_CUDA)
   add_unity_library(kernels ${kernel_sources})
   target_compile_definitions(kernels PRIVATE
     LARGEOUT_GPU_ARCHITECTURES="${LARGEOUT_COMPILED_FOR}"
@@ -48,7 +48,7 @@ else()
   add_unity_library(kernels ${cpu_kernel_sources})
 endif()
 add_python_library(op_library ${core_objects} $<TARGET_OBJECTS:kernels> $<TARGET_OBJECTS:ops>)
-if(LARGEOUT_GPU)
+if(LARGEOUT_CUDA)
   target_sources(op_library PRIVATE $<TARGET_OBJECTS:launchers>)
   target_link_libraries(op_library PRIVATE CUDA::cudart_static)
 endif()

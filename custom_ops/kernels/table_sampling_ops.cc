@@ -1,7 +1,8 @@
-#include "custom_ops/kernels/table_sampling_ops.h"
+// The samplers that draw from a table.
 
 #include <cmath>
 
+#include "custom_ops/core/sampling/alias_table.h"
 #include "custom_ops/core/sampling/cumulative_table.h"
 #include "custom_ops/core/sampling/integer_masses.h"
 #include "custom_ops/core/sampling/sampling.h"
@@ -92,66 +93,126 @@ class PivotalTableOp : public LargeoutOp {
   int64_t num_buckets_;
 };
 
-struct CpuTableSampling {
-  using SampledArrays = largeout::SampledArrays;
+// slots, probability: [num_classes].
+struct AliasTable {
+  const AliasSlot* slots;
+  const float* probability;
+  int64_t num_classes;
+};
 
-  static absl::Status Sample(OpKernelContext* ctx, const AliasTable& table, const int64_t* seed,
-                             const SampledArrays& arrays) {
-    if (!(table.probability[0] > 0)) {
-      return FailedPrecondition("the alias table is empty: ", kHowToFill);
+// cumulative: [num_classes + 1]. index: [num_buckets + 1].
+struct PivotalTable {
+  const int64_t* cumulative;
+  int64_t num_classes;
+  const int64_t* index;
+  int64_t num_buckets;
+};
+
+absl::Status ReadTable(OpKernelContext* ctx, AliasTable* table) {
+  const Tensor &slots = ctx->input(2), &probability = ctx->input(3);
+  const int64_t num_classes = probability.NumElements();
+  if (slots.dims() != 2 || slots.dim_size(0) != num_classes || slots.dim_size(1) != 2 ||
+      probability.dims() != 1 || num_classes == 0) {
+    return InvalidArgument(
+        "slots and probability must have shapes [num_classes, 2] and [num_classes], received ",
+        slots.shape().DebugString(), " and ", probability.shape().DebugString());
+  }
+  *table = {reinterpret_cast<const AliasSlot*>(slots.flat<int64_t>().data()),
+            probability.flat<float>().data(), num_classes};
+  return absl::OkStatus();
+}
+
+absl::Status ReadTable(OpKernelContext* ctx, PivotalTable* table) {
+  const Tensor &cumulative = ctx->input(2), &index = ctx->input(3);
+  if (cumulative.dims() != 1 || cumulative.NumElements() < 2 || index.dims() != 1 ||
+      index.NumElements() < 2) {
+    return InvalidArgument(
+        "cumulative and index must be vectors of at least 2 numbers, received ",
+        cumulative.shape().DebugString(), " and ", index.shape().DebugString());
+  }
+  *table = {cumulative.flat<int64_t>().data(), cumulative.NumElements() - 1,
+            index.flat<int64_t>().data(), index.NumElements() - 1};
+  return absl::OkStatus();
+}
+
+// Table entries are ids, which may come from a damaged file.
+absl::Status CheckDrawn(const int64_t* ids, int64_t size, int64_t num_classes) {
+  for (int64_t i = 0; i < size; ++i) {
+    if (ids[i] < 0 || ids[i] >= num_classes) {
+      return tensorflow::errors::DataLoss("the alias table is damaged: it contains class ",
+                                          ids[i], " of ", num_classes);
     }
-    const auto draw = [&](int64_t* ids) {
-      IntraOpParallel(ctx)(arrays.num_sampled, 300, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          ids[i] =
-              DrawFromAliasTable(table.slots, table.num_classes, BitsOfDraw(SeedFrom(seed), i));
-        }
-      });
-      return CheckDrawn(ids, arrays.num_sampled, table.num_classes);
-    };
-    const auto count = [&](int64_t c) { return arrays.num_sampled * table.probability[c]; };
-    return WriteSampledValues(arrays, table.num_classes, draw, count);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sample(OpKernelContext* ctx, const AliasTable& table, PhiloxSeed seed,
+                    const SampledArrays& arrays) {
+  if (!(table.probability[0] > 0)) {
+    return FailedPrecondition("the alias table is empty: ", kHowToFill);
+  }
+  const auto draw = [&](int64_t* ids) {
+    IntraOpParallel(ctx)(arrays.num_sampled, 300, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        ids[i] = DrawFromAliasTable(table.slots, table.num_classes, BitsOfDraw(seed, i));
+      }
+    });
+    return CheckDrawn(ids, arrays.num_sampled, table.num_classes);
+  };
+  const auto count = [&](int64_t c) { return arrays.num_sampled * table.probability[c]; };
+  return WriteSampledValues(arrays, table.num_classes, draw, count);
+}
+
+absl::Status Sample(OpKernelContext* ctx, const PivotalTable& table, PhiloxSeed seed,
+                    const SampledArrays& arrays) {
+  const int64_t num_sampled = arrays.num_sampled;
+  const int64_t sum = table.cumulative[table.num_classes];
+  if (sum == 0) {
+    return FailedPrecondition("the table of cumulative counts is empty: ", kHowToFill);
+  }
+  if (sum != num_sampled * StratumLength(num_sampled)) {
+    return FailedPrecondition("the table of cumulative counts was not made for num_sampled=",
+                              num_sampled, ": make a new one from the counts");
+  }
+  const CumulativeTable sums(table.cumulative, table.num_classes, table.index,
+                             table.num_buckets, num_sampled);
+  const auto draw = [&](int64_t* ids) {
+    SampleWithoutReplacement(sums, num_sampled, seed, IntraOpParallel(ctx), ids);
+    return absl::OkStatus();
+  };
+  const auto count = [&](int64_t c) { return LengthInStrata(sums, c); };
+  return WriteSampledValues(arrays, table.num_classes, draw, count);
+}
+
+// Table: AliasTable or PivotalTable.
+template <class Table>
+class TableSampleOp : public LargeoutOp {
+ public:
+  explicit TableSampleOp(OpKernelConstruction* ctx) : LargeoutOp(ctx) {
+    OP_REQUIRES_OK(ctx, ReadCount(ctx, "num_sampled", &num_sampled_));
   }
 
-  static absl::Status Sample(OpKernelContext* ctx, const PivotalTable& table,
-                             const int64_t* seed, const SampledArrays& arrays) {
-    const int64_t num_sampled = arrays.num_sampled;
-    const int64_t sum = table.cumulative[table.num_classes];
-    if (sum == 0) {
-      return FailedPrecondition("the table of cumulative counts is empty: ", kHowToFill);
-    }
-    if (sum != num_sampled * StratumLength(num_sampled)) {
-      return FailedPrecondition("the table of cumulative counts was not made for num_sampled=",
-                                num_sampled, ": make a new one from the counts");
-    }
-    const CumulativeTable sums(table.cumulative, table.num_classes, table.index,
-                               table.num_buckets, num_sampled);
-    const auto draw = [&](int64_t* ids) {
-      SampleWithoutReplacement(sums, num_sampled, SeedFrom(seed), IntraOpParallel(ctx), ids);
-      return absl::OkStatus();
-    };
-    const auto count = [&](int64_t c) { return LengthInStrata(sums, c); };
-    return WriteSampledValues(arrays, table.num_classes, draw, count);
+  void Run(OpKernelContext* ctx) override {
+    Table table{};
+    OP_REQUIRES_OK(ctx, ReadTable(ctx, &table));
+    PhiloxSeed seed{};
+    SampledArrays arrays{};
+    OP_REQUIRES_OK(ctx, AllocateSampled(ctx, num_sampled_, &seed, &arrays));
+    OP_REQUIRES_OK(ctx, Sample(ctx, table, seed, arrays));
   }
 
  private:
-  // Table entries are ids, which may come from a damaged file.
-  static absl::Status CheckDrawn(const int64_t* ids, int64_t size, int64_t num_classes) {
-    for (int64_t i = 0; i < size; ++i) {
-      if (ids[i] < 0 || ids[i] >= num_classes) {
-        return tensorflow::errors::DataLoss("the alias table is damaged: it contains class ",
-                                            ids[i], " of ", num_classes);
-      }
-    }
-    return absl::OkStatus();
-  }
+  int64_t num_sampled_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("LargeoutAliasTable").Device(tensorflow::DEVICE_CPU),
                         AliasTableOp);
 REGISTER_KERNEL_BUILDER(Name("LargeoutPivotalTable").Device(tensorflow::DEVICE_CPU),
                         PivotalTableOp);
-LARGEOUT_REGISTER_TABLE_SAMPLING_OPS(tensorflow::DEVICE_CPU, CpuTableSampling);
+REGISTER_KERNEL_BUILDER(Name("LargeoutAliasSample").Device(tensorflow::DEVICE_CPU),
+                        TableSampleOp<AliasTable>);
+REGISTER_KERNEL_BUILDER(Name("LargeoutPivotalSample").Device(tensorflow::DEVICE_CPU),
+                        TableSampleOp<PivotalTable>);
 
 }  // namespace
 }  // namespace largeout

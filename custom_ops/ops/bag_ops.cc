@@ -46,8 +46,7 @@ REGISTER_OP("LargeoutBagSums")
 Weighted sums of rows of a table, without the [batch, num_ids, dim] rows.
 
 embeddings: Variable [num_rows, dim], float; read in place.
-ids: [batch, num_ids]; -1 is padding. Other ids out of range are an error; on a GPU, which
-  cannot report errors without waiting, their sums are NaN.
+ids: [batch, num_ids]; -1 is padding. Other ids out of range are an error.
 weights: [batch, num_ids]; values at padding are ignored.
 sums: [batch, dim], the sums over i of weights[b, i] * embeddings[ids[b, i]].
 differentiate_weights: Whether the weights have a gradient.
@@ -70,10 +69,8 @@ embeddings: Variable [num_rows, dim], float; only its shape is read.
 ids: [batch, num_ids]; -1 is padding.
 weights: [batch, num_ids].
 d_sums: [batch, dim].
-row_ids: [num_distinct], increasing. On a GPU, which cannot count the distinct ids without
-  waiting, num_distinct is the number of ids or of rows, whichever is less, and the rest is
-  filled with -1, as in LargeoutRowDotsGrad.
-d_rows: [num_distinct, dim], 0 where the id is -1.
+row_ids: [num_distinct], increasing.
+d_rows: [num_distinct, dim].
 embeddings_shape: [2], the shape of the embeddings.
 )doc");
 

@@ -144,9 +144,8 @@ matrix, and the logsumexp of their log_partition is that of the whole matrix.
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-labels: [batch, num_labels], padded with -1. Other ids out of range are an error; on a GPU, which
-  cannot report errors without waiting, their logits are NaN. If logits are given, any ids of at
-  least 0.
+labels: [batch, num_labels], padded with -1. Other ids out of range are an error. If logits are
+  given, any ids of at least 0.
 given_logits: None, or one: [batch, num_labels], the logits of the labels.
 first_class: Scalar, the id of the first row of embeddings; must be 0 unless logits are given.
 log_partition: [batch], the log of the sum of exp(logit) over all classes of the matrix.
@@ -155,9 +154,9 @@ ranks: [batch, num_labels], the number of classes of the matrix, other than the 
   score higher; the lower id wins ties. num_classes at padding and where the logit is NaN or
   -inf.
 compute_type: With bfloat16, features and embeddings are rounded to the nearest bfloat16 before
-  they are multiplied; sums and biases are float32. bfloat16 is an error on a GPU.
+  they are multiplied; sums and biases are float32.
 unit_length: Whether each row of embeddings counts as the row scaled to length 1. A row shorter
-  than 1e-6 is multiplied by 1e6. A gradient and a GPU are errors with this attribute.
+  than 1e-6 is multiplied by 1e6. A gradient is an error with this attribute.
 )doc");
 
 REGISTER_OP("LargeoutLabelLogits")
@@ -177,8 +176,7 @@ LargeoutClassStatistics for the same features.
 features: [batch, dim].
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
-labels: [batch, num_labels], padded with -1. Other ids out of range are an error; on a GPU, which
-  cannot report errors without waiting, their logits are NaN.
+labels: [batch, num_labels], padded with -1. Other ids out of range are an error.
 true_logits: [batch, num_labels], 0 at padding.
 compute_type: As in LargeoutClassStatistics.
 unit_length: As in LargeoutClassStatistics.
@@ -202,14 +200,12 @@ The k highest logits of all classes, exactly, in one pass that never holds
 [batch, num_classes].
 
 features: [batch, dim]. It is an error if they are not finite, or if a logit of a finite row and
-  bias overflows. On a GPU, which cannot report errors without waiting, the score is then NaN and
-  the id -1.
+  bias overflows.
 embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
 packed_codes, packed_scales: None, or the outputs of LargeoutPackClasses for the current matrix.
-  They make the op faster, with the same bits as result. They are an error on a GPU, where they
-  would not be faster.
-k: Scalar in [1, num_classes], on a GPU at most 2048.
+  They make the op faster, with the same bits as result.
+k: Scalar in [1, num_classes].
 scores: [batch, k], in decreasing order.
 ids: [batch, k]. The lower id wins ties. NaN and -inf of classes whose row or bias is not finite
   come last.
@@ -278,8 +274,7 @@ embeddings: Variable [num_classes, dim], float; read in place.
 bias: No variable, or one: [num_classes], float.
 log_partition: [batch], from LargeoutClassStatistics.
 weights: [batch]. Examples whose weights are all 0 are ignored.
-labels: [batch, num_labels], padded with -1. Other ids out of range are an error; on a GPU they
-  have no gradient.
+labels: [batch, num_labels], padded with -1. Other ids out of range are an error.
 label_weights: [batch, num_labels].
 compute_type: As in LargeoutClassStatistics; probabilities are rounded too.
 d_features: [batch, dim].

@@ -63,12 +63,11 @@ rows of classes that the batch shares. One op computes both, so that a variable 
 gradient.
 
 features: [batch, dim].
-embeddings: Variable [num_classes, dim], float, or on a CPU bfloat16, whose rows are widened;
-  read in place.
+embeddings: Variable [num_classes, dim], float, or bfloat16, whose rows are widened; read in
+  place.
 bias: No variable, or one: [num_classes], float.
-ids: [batch, num_ids]; -1 is padding. Other ids out of range are an error; on a GPU, which cannot
-  report errors without waiting, their logits are NaN.
-shared_ids: [num_shared]; on a GPU the rows of ids out of range are NaN.
+ids: [batch, num_ids]; -1 is padding. Other ids out of range are an error.
+shared_ids: [num_shared].
 logits: [batch, num_ids], <embeddings[id], features[b]> + bias[id]; the lowest float at padding.
 shared_rows: [num_shared, dim], embeddings[shared_ids].
 shared_biases: [num_shared], bias[shared_ids], if there is a bias.
@@ -103,10 +102,8 @@ d_logits: [batch, num_ids]; values at padding are ignored.
 d_shared_rows: [num_shared, dim].
 d_shared_biases: [num_shared], if there is a bias.
 d_features: [batch, dim], without the contribution of the shared rows.
-row_ids: [num_rows], the distinct classes, increasing. On a GPU, which cannot count them without
-  waiting, num_rows is the number of ids or of classes, whichever is less, and the rest is filled
-  with -1, which row updates, and TensorFlow's scatter operations on a GPU, skip.
-d_rows: [num_rows, dim], 0 where the id is -1.
+row_ids: [num_rows], the distinct classes, increasing.
+d_rows: [num_rows, dim].
 embeddings_shape: [2], the shape of the embeddings.
 d_biases: [num_rows], if there is a bias.
 )doc");

@@ -88,7 +88,7 @@ variable w and of its moments m and v:
 Without a momentum slot, g is used in place of m, as with beta_1 = 0. No other row is read or
 written. With `last_step`, m and v are first multiplied by beta_1^gap and beta_2^gap, where gap
 = step - last_step - 1 is the number of steps that skipped the row, and last_step of the row
-becomes step. An id out of range is an error, and nothing is written; on a GPU it is skipped.
+becomes step. An id out of range is an error, and nothing is written.
 
 variable: w, float32 [num_rows, ...].
 momentum: none, or m, like the variable.
@@ -124,7 +124,7 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     a += g^2
     w -= learning_rate g / sqrt(a + epsilon)
 
-on that row. An id out of range is an error, and nothing is written; on a GPU it is skipped.
+on that row. An id out of range is an error, and nothing is written.
 
 variable: w, float32 [num_rows, ...].
 accumulator: a, like the variable.
@@ -132,7 +132,7 @@ values: gradients, [n, ...].
 ids: the row of each gradient, [n]; may repeat.
 rounding: none if the variable is float32. If it is bfloat16, [seed, step]: the updated rows are
   rounded at random, and the random bits depend on the seed, the step, the row and the column.
-  The slots are float32. Not supported on a GPU.
+  The slots are float32.
 )doc");
 
 REGISTER_OP("LargeoutRowRowwiseAdagrad")
@@ -157,7 +157,7 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     a += mean(g^2)
     w -= learning_rate g / sqrt(a + epsilon)
 
-on that row. An id out of range is an error, and nothing is written; on a GPU it is skipped.
+on that row. An id out of range is an error, and nothing is written.
 
 variable: w, float32 [num_rows, ...].
 accumulator: a, float32 [num_rows].
@@ -191,7 +191,7 @@ For each distinct id, g = sum of the rows of `values` with that id, and
     w += m, or with `nesterov` w += decay m - learning_rate g
 
 on that row; without a momentum slot w -= learning_rate g. An id out of range is an error, and
-nothing is written; on a GPU it is skipped.
+nothing is written.
 
 variable: w, float32 [num_rows, ...].
 momentum: none, or m, like the variable.
@@ -214,9 +214,6 @@ values: [n, ...].
 ids: [n], not negative.
 merged_values: [u, ...]; row i is the sum of the rows with id unique_ids[i].
 unique_ids: [u], ascending.
-
-On a GPU, u is not known without waiting for the device. Therefore the outputs have n rows:
-first the u rows above, then zeros with id -1, which the optimizer steps skip.
 )doc");
 
 REGISTER_OP("LargeoutCheckRowIds")
@@ -226,8 +223,7 @@ REGISTER_OP("LargeoutCheckRowIds")
     .Attr("Tindices: {int32, int64}")
     .SetShapeFn(CheckRowIdsShape)
     .Doc(R"doc(
-Returns `ids`, or an error if one is outside [0, num_rows). On a GPU, where a check would have
-to wait for the device, the ids are not checked.
+Returns `ids`, or an error if one is outside [0, num_rows).
 )doc");
 
 }  // namespace largeout

@@ -61,7 +61,7 @@ def test_the_reason_names_an_unsupported_card_or_driver_and_the_remedy(
     built, driver, card, parts
 ):
     text = reason(built, driver, card)
-    for part in [*parts, "LARGEOUT_GPU=1 NVCC=/path/to/nvcc pip install"]:
+    for part in [*parts, "LARGEOUT_CUDA=1 NVCC=/path/to/nvcc pip install"]:
         assert part in text
 
 

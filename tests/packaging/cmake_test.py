@@ -72,13 +72,13 @@ def test_a_source_that_does_not_compile_is_an_error_that_names_the_command():
 
 
 @pytest.mark.parametrize(("value", "wanted"), [("", False), ("0", False), ("1", True)])
-def test_gpu_kernels_are_compiled_only_on_request(monkeypatch, value, wanted):
-    monkeypatch.setenv("LARGEOUT_GPU", value)
+def test_cuda_kernels_are_compiled_only_on_request(monkeypatch, value, wanted):
+    monkeypatch.setenv("LARGEOUT_CUDA", value)
     assert gpu.is_wanted() == wanted
 
 
-def test_an_invalid_value_of_largeout_gpu_is_an_error(monkeypatch):
-    monkeypatch.setenv("LARGEOUT_GPU", "maybe")
+def test_an_invalid_value_of_largeout_cuda_is_an_error(monkeypatch):
+    monkeypatch.setenv("LARGEOUT_CUDA", "maybe")
     with pytest.raises(BuildError, match="'maybe'. Expected 1"):
         gpu.is_wanted()
 
@@ -122,8 +122,8 @@ def architectures(folder, offered):
     return done.returncode, " ".join(done.stderr.split())
 
 
-def test_gpu_kernels_without_nvcc_are_an_error_with_instructions(tmp_path):
-    status, printed = configure(tmp_path / "build", "-DLARGEOUT_GPU=ON", NVCC="nvcc-99")
+def test_cuda_kernels_without_nvcc_are_an_error_with_instructions(tmp_path):
+    status, printed = configure(tmp_path / "build", "-DLARGEOUT_CUDA=ON", NVCC="nvcc-99")
     assert status != 0
-    for part in ["needs 'nvcc-99', which is not on the PATH", "toolkit", "LARGEOUT_GPU=0"]:
+    for part in ["needs 'nvcc-99', which is not on the PATH", "toolkit", "LARGEOUT_CUDA=0"]:
         assert part in printed

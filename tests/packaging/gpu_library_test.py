@@ -1,4 +1,4 @@
-"""The op library with GPU kernels: notices of the build, and use without a GPU."""
+"""The op library with CUDA kernels: notices of the build, and use without a GPU."""
 
 import os
 import re
@@ -39,7 +39,7 @@ def test_the_build_warns_if_the_kernels_do_not_run_on_this_machine(tmp_path):
     library.write_bytes(KERNELS)
     fake = fake_cuda.environment(tmp_path, driver=12040, card=70)
     warning = notice(library, **fake)
-    assert warning.startswith("warning: the ops will run on the CPU of this machine.")
+    assert warning.startswith("warning: the CUDA kernels will not be used on this machine.")
     assert "GPU 'Fake V100' has compute capability 7.0" in warning
     assert notice(library, **{**fake, "FAKE_CUDA_CARD": "75"}) == "None"
     assert notice(library) == "None"
@@ -53,7 +53,7 @@ def offer(tmp_path, monkeypatch):
         found = TensorFlow("2.21.0", tmp_path, distribution) if distribution else None
         monkeypatch.setattr(tensorflow_install, "find", lambda: found)
         monkeypatch.setenv("NVCC", "true" if has_nvcc else "nvcc-that-nobody-has")
-        monkeypatch.delenv("LARGEOUT_GPU", raising=False)
+        monkeypatch.delenv("LARGEOUT_CUDA", raising=False)
 
     return set_both
 
@@ -69,8 +69,8 @@ def test_missing_kernels_are_reported_if_the_user_may_want_them(tmp_path, offer,
         offer(distribution, has_nvcc)
         assert gpu.notice(library) is None
     offer("tensorflow", True)
-    assert "LARGEOUT_GPU=1" in gpu.notice(library)
-    monkeypatch.setenv("LARGEOUT_GPU", "0")
+    assert "LARGEOUT_CUDA=1" in gpu.notice(library)
+    monkeypatch.setenv("LARGEOUT_CUDA", "0")
     assert gpu.notice(library) is None
 
 
@@ -85,24 +85,24 @@ def test_a_build_prints_the_notice_and_is_for_all_gpus(tmp_path, monkeypatch, ca
 
     monkeypatch.setattr(cmake, "build", build)
     monkeypatch.setattr(gpu, "notice", lambda path: f"notice about {path.name}")
-    monkeypatch.setenv("LARGEOUT_GPU", "1")
+    monkeypatch.setenv("LARGEOUT_CUDA", "1")
     cmake.build_op_library(tmp_path / "copy.so")
-    assert calls == [("op_library", "gpu", "CMAKE_CUDA_ARCHITECTURES=")]
+    assert calls == [("op_library", "cuda", "CMAKE_CUDA_ARCHITECTURES=")]
     assert capsys.readouterr().err == "notice about copy.so\n"
 
 
 @pytest.mark.slow
-def test_a_library_with_gpu_kernels_loads_and_works_without_a_gpu(tmp_path):
+def test_a_library_with_cuda_kernels_loads_and_works_without_a_gpu(tmp_path):
     if shutil.which("nvcc") is None:
         pytest.skip("no nvcc")
     library = tmp_path / "_largeout_ops.so"
-    cmake.build_op_library(library, "gpu")
-    assert b"RowUpdateOp<GpuRow" in library.read_bytes()
+    cmake.build_op_library(library, "cuda")
+    assert b"LshBuildOp<GpuLsh" in library.read_bytes()
     architectures = re.search(gpu_cards.RECORD, library.read_bytes())[1].decode().split(",")
     assert architectures[-2:] == ["90-real", "90-virtual"]
     assert "80-real" in architectures
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-x", "-n", "0", "tests/ops/row_ops_test.py"],
+        [sys.executable, "-m", "pytest", "-x", "-n", "0", "tests/papers/lsh/lsh_ops_test.py"],
         cwd=ROOT,
         env={**os.environ, "LARGEOUT_OPS_LIBRARY": str(library)},
         capture_output=True,

@@ -336,8 +336,7 @@ class ClassOutput(keras.layers.Layer):
                 of a `FactoredOutput` may need the `epsilon` of its loss.
             tf.errors.InvalidArgumentError: If a filter has an id that is out of range, or the
                 features are not finite. On a GPU, without `allowed`, examples that are not
-                finite get NaN and -1 instead of this error, and a `k + n` above 2,048 is an
-                error.
+                finite get NaN and -1 instead of this error.
         """
         self._require_built("top_k")
         if not (is_whole(k) and k >= 1):

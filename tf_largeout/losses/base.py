@@ -452,7 +452,6 @@ class SampledLoss(TaggedLoss[SampledStep]):
         ValueError: If `remove_accidental_hits` is not a bool, or `compute_dtype` is another
             string; in training, if the `LargeOutput` has no sampler, or the loss does not
             accept the sampler's expected counts.
-        tf.errors.InvalidArgumentError: In training, if `compute_dtype` is "bfloat16" on a GPU.
 
     Attributes:
         counts_taken: Kinds of expected counts that the loss accepts; see `Sampler.counts_are`.

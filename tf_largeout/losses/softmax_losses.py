@@ -63,7 +63,6 @@ class SoftmaxLoss(TaggedLoss[Step]):
 
     Raises:
         ValueError: If `compute_dtype` is another string, or another argument is out of range.
-        tf.errors.InvalidArgumentError: In training, if `compute_dtype` is "bfloat16" on a GPU.
     """
 
     takes_soft_targets = True

@@ -17,7 +17,7 @@ RECORD = rb"largeout built with kernels for gpus ([\w,-]+) by cuda (\d+)\.?(\d*)
 _CUDA = "libcuda.so.1"
 _SECONDS = 60
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
-_REINSTALL = "LARGEOUT_GPU=1 NVCC=/path/to/nvcc pip install --force-reinstall --no-deps ."
+_REINSTALL = "LARGEOUT_CUDA=1 NVCC=/path/to/nvcc pip install --force-reinstall --no-deps ."
 
 Version = tuple[int, int]
 

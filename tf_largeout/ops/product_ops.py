@@ -12,8 +12,8 @@ def rounded_product(
 
     Sums are float32. The gradients are computed by the same kind of product. On a CPU with AMX,
     it is several times as fast as a float32 product. Other CPUs round in the same way, but take
-    longer than for a float32 product. Not available on a GPU. Results are bit-identical for any
-    number of threads. `a` is `[rows, depth]` and `b` is `[depth, columns]`, unless transposed.
+    longer than for a float32 product. Results are bit-identical for any number of threads.
+    `a` is `[rows, depth]` and `b` is `[depth, columns]`, unless transposed.
     """
     return gen_ops.largeout_rounded_product(a, b, transpose_a, transpose_b)
 

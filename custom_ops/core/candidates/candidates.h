@@ -12,7 +12,6 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/base/host_device.h"
 #include "custom_ops/core/base/parallel.h"
 #include "custom_ops/core/class_scan/score_order.h"
 
@@ -33,7 +32,7 @@ struct Offsets {
   const float* values;
   bool per_row;
 
-  LARGEOUT_HOST_DEVICE const float* Row(int64_t row, int64_t num_candidates) const {
+  const float* Row(int64_t row, int64_t num_candidates) const {
     return per_row ? values + row * num_candidates : values;
   }
 };
@@ -46,8 +45,8 @@ struct RankedLabels {
 };
 
 // The number of labels of the example that rank before label `l`. Equal scores rank by slot.
-LARGEOUT_HOST_DEVICE inline int64_t LabelsAbove(const int64_t* labels, const float* scores,
-                                                int64_t num_labels, int64_t l) {
+inline int64_t LabelsAbove(const int64_t* labels, const float* scores, int64_t num_labels,
+                           int64_t l) {
   int64_t above = 0;
   for (int64_t i = 0; i < num_labels; ++i) {
     if (i == l || labels[i] < 0 || labels[i] == labels[l]) continue;

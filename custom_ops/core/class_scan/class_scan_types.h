@@ -6,8 +6,6 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/base/host_device.h"
-
 namespace largeout {
 
 // REQUIRES: 1 <= num_classes < 2^31 - 1. Functions support rows in bfloat16 if they say so.
@@ -39,7 +37,7 @@ struct Labels {
 
   // The row of label i in the matrix: -1 if the label comes before all rows or is padding, and
   // at least num_classes if it comes after them.
-  LARGEOUT_HOST_DEVICE int32_t Row(int64_t i) const {
+  int32_t Row(int64_t i) const {
     constexpr int64_t kBehindAll = 2147483647;
     if (ids[i] < first_class) return -1;
     const int64_t row = ids[i] - first_class;

@@ -1,4 +1,4 @@
-// Classes and queries in clusters, with an inverted file, for the tests of core and CUDA.
+// Classes and queries in clusters, with an inverted file, for tests.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_INVERTED_FILE_TESTING_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_INVERTED_FILE_INVERTED_FILE_TESTING_H_

@@ -5,7 +5,6 @@
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_ROW_UPDATE_FORMULAS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_OPTIMIZERS_ROW_UPDATE_FORMULAS_H_
 
-#include "custom_ops/core/base/host_device.h"
 #include "custom_ops/core/optimizers/row_update_rules.h"
 
 namespace largeout {
@@ -13,10 +12,9 @@ namespace largeout {
 // decay_1, decay_2: the factors of m and v for the steps that skipped the row; gain_1 = 1 -
 // beta_1, gain_2 = 1 - beta_2. *m does not change without a momentum slot.
 template <class Floats, class Root>
-LARGEOUT_HOST_DEVICE inline void AdamFormula(const AdamArguments& args, Floats decay_1,
-                                             Floats decay_2, Floats gain_1, Floats gain_2,
-                                             const Root& root, Floats gradient, Floats* w,
-                                             Floats* m, Floats* v) {
+inline void AdamFormula(const AdamArguments& args, Floats decay_1, Floats decay_2,
+                        Floats gain_1, Floats gain_2, const Root& root, Floats gradient,
+                        Floats* w, Floats* m, Floats* v) {
   Floats mean = gradient;
   if (args.momentum != nullptr) {
     *m = decay_1 * *m;
@@ -30,8 +28,8 @@ LARGEOUT_HOST_DEVICE inline void AdamFormula(const AdamArguments& args, Floats d
 }
 
 template <class Floats, class Root>
-LARGEOUT_HOST_DEVICE inline void AdagradFormula(const AdagradArguments& args, const Root& root,
-                                                Floats gradient, Floats* w, Floats* a) {
+inline void AdagradFormula(const AdagradArguments& args, const Root& root, Floats gradient,
+                           Floats* w, Floats* a) {
   *a += gradient * gradient;
   *w -= *w * args.weight_decay;
   *w -= args.learning_rate * gradient / root(*a + args.epsilon);
@@ -39,17 +37,16 @@ LARGEOUT_HOST_DEVICE inline void AdagradFormula(const AdagradArguments& args, co
 
 // scale = learning_rate / sqrt(a + epsilon), one number per row.
 template <class Floats>
-LARGEOUT_HOST_DEVICE inline void RowwiseAdagradFormula(const RowwiseAdagradArguments& args,
-                                                       Floats scale, Floats gradient,
-                                                       Floats* w) {
+inline void RowwiseAdagradFormula(const RowwiseAdagradArguments& args, Floats scale,
+                                  Floats gradient, Floats* w) {
   *w -= *w * args.weight_decay;
   *w -= scale * gradient;
 }
 
 // *m does not change without a momentum slot.
 template <class Floats>
-LARGEOUT_HOST_DEVICE inline void MomentumFormula(const MomentumArguments& args, Floats gradient,
-                                                 Floats* w, Floats* m) {
+inline void MomentumFormula(const MomentumArguments& args, Floats gradient, Floats* w,
+                            Floats* m) {
   Floats change = gradient * -args.learning_rate;
   if (args.momentum != nullptr) {
     *m = *m * args.decay + change;

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/base/host_device.h"
 #include "custom_ops/core/base/parallel.h"
 #include "custom_ops/core/class_scan/class_scan_types.h"
 #include "custom_ops/core/rows/row_merge.h"
@@ -20,7 +19,7 @@ struct OwnClasses {
   int64_t batch;
   int64_t per_row;
 
-  LARGEOUT_HOST_DEVICE int64_t size() const { return batch * per_row; }
+  int64_t size() const { return batch * per_row; }
 };
 
 // The classes that all examples share.

@@ -2,8 +2,7 @@
 //
 // Runs of kRunLength gradients (the last run may be shorter) are summed from left to right,
 // then the sums of the runs from left to right. The padding of an `Embedding` can give a row
-// hundreds of thousands of gradients: a GPU sums its runs in parallel, and rounding errors
-// accumulate less.
+// hundreds of thousands of gradients: in one long sum, rounding errors would accumulate more.
 
 #ifndef LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_RUNS_H_
 #define LARGEOUT_CUSTOM_OPS_CORE_ROWS_ROW_RUNS_H_

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/base/host_device.h"
 #include "custom_ops/core/base/philox.h"
 #include "custom_ops/core/sampling/integer_masses.h"
 
@@ -27,8 +26,7 @@ struct AliasSlot {
 // kAliasTotal, exactly. REQUIRES: 0 <= masses[c], and the sum is kAliasTotal.
 void BuildAliasTable(const int64_t* masses, int64_t num_classes, AliasSlot* slots);
 
-LARGEOUT_HOST_DEVICE inline int64_t DrawFromAliasTable(const AliasSlot* slots,
-                                                       int64_t num_classes, DrawBits bits) {
+inline int64_t DrawFromAliasTable(const AliasSlot* slots, int64_t num_classes, DrawBits bits) {
   const int64_t slot = ScaleBits(bits.first, num_classes);
   const bool own = ScaleBits(bits.second, kAliasTotal) < slots[slot].threshold;
   return own ? slot : slots[slot].alias;

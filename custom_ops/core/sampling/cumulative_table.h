@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "custom_ops/core/base/host_device.h"
-
 namespace largeout {
 
 // A view of two arrays:
@@ -26,14 +24,14 @@ class CumulativeTable {
   CumulativeTable(const int64_t* cumulative, int64_t num_classes, const int64_t* index,
                   int64_t num_buckets, int64_t num_strata);
 
-  LARGEOUT_HOST_DEVICE int64_t num_classes() const { return num_classes_; }
-  LARGEOUT_HOST_DEVICE int64_t stratum() const { return stratum_; }
-  LARGEOUT_HOST_DEVICE int64_t Cumulative(int64_t c) const { return cumulative_[c]; }
+  int64_t num_classes() const { return num_classes_; }
+  int64_t stratum() const { return stratum_; }
+  int64_t Cumulative(int64_t c) const { return cumulative_[c]; }
 
   // The class c with cumulative[c] <= x < cumulative[c + 1]: the first class that ends above x.
   // Its end is in the bucket of x or later and its start in that bucket or earlier, so index[g]
   // <= c <= index[g + 1].
-  LARGEOUT_HOST_DEVICE int64_t Find(int64_t x) const {
+  int64_t Find(int64_t x) const {
     const int64_t bucket = Bucket(x, buckets_per_mass_, num_buckets_);
     int64_t c = std::clamp<int64_t>(index_[bucket], 0, num_classes_ - 1);
     int64_t last = std::clamp<int64_t>(index_[bucket + 1], c, num_classes_ - 1);
@@ -53,8 +51,7 @@ class CumulativeTable {
   }
 
   // Never decreases with x. The search needs no other property of its rounding.
-  LARGEOUT_HOST_DEVICE static int64_t Bucket(int64_t x, double buckets_per_mass,
-                                             int64_t num_buckets) {
+  static int64_t Bucket(int64_t x, double buckets_per_mass, int64_t num_buckets) {
     const auto bucket = static_cast<int64_t>(static_cast<double>(x) * buckets_per_mass);
     return std::clamp<int64_t>(bucket, 0, num_buckets - 1);
   }

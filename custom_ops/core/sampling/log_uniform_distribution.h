@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 
-#include "custom_ops/core/base/host_device.h"
 #include "custom_ops/core/sampling/fixed_log.h"
 
 namespace largeout {
@@ -16,7 +15,7 @@ namespace largeout {
 // Lengths are pi_c = min(1, tau q_c) of a stratum, with tau such that they sum to num_strata. q
 // decreases, so the classes with pi = 1 are the first ones, [0, num_certain). After them, the
 // cumulative length is tau log((c + 1) / (num_certain + 1)). Logarithms are integers
-// (fixed_log.h), so that GPUs draw the same classes.
+// (fixed_log.h), so that every processor draws the same classes.
 class LogUniformDistribution {
  public:
   static constexpr int64_t kCyclesPerFind = 150;
@@ -24,17 +23,17 @@ class LogUniformDistribution {
   // REQUIRES: 1 <= num_strata <= num_classes <= 2^40.
   LogUniformDistribution(int64_t num_classes, int64_t num_strata);
 
-  LARGEOUT_HOST_DEVICE int64_t num_classes() const { return num_classes_; }
-  LARGEOUT_HOST_DEVICE int64_t stratum() const { return stratum_; }
+  int64_t num_classes() const { return num_classes_; }
+  int64_t stratum() const { return stratum_; }
 
-  LARGEOUT_HOST_DEVICE int64_t Cumulative(int64_t c) const {
+  int64_t Cumulative(int64_t c) const {
     if (c <= num_certain_) return c * stratum_;
     if (c == num_classes_) return total_;
     const auto log = static_cast<unsigned __int128>(FixedLog(c + 1) - log_certain_);
     return num_certain_ * stratum_ + static_cast<int64_t>(log * scale_ >> scale_bits_);
   }
 
-  LARGEOUT_HOST_DEVICE int64_t Find(int64_t x) const {
+  int64_t Find(int64_t x) const {
     const int64_t certain = num_certain_ * stratum_;
     if (x < certain) return x / stratum_;
     // The guess may differ between processors. The loops correct it with Cumulative, which

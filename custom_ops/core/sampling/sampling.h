@@ -43,7 +43,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "custom_ops/core/base/host_device.h"
 #include "custom_ops/core/base/parallel.h"
 #include "custom_ops/core/base/philox.h"
 
@@ -55,8 +54,7 @@ inline constexpr int64_t kCyclesPerDraw = 40;
 
 // Draw i. REQUIRES: Cumulative(num_classes) == stratum().
 template <class Distribution>
-LARGEOUT_HOST_DEVICE int64_t DrawOne(const Distribution& distribution, PhiloxSeed seed,
-                                     int64_t i) {
+int64_t DrawOne(const Distribution& distribution, PhiloxSeed seed, int64_t i) {
   return distribution.Find(ScaleBits(BitsOfDraw(seed, i).first, distribution.stratum()));
 }
 
@@ -92,8 +90,7 @@ class StrataWalk {
     int64_t next;
   };
 
-  LARGEOUT_HOST_DEVICE StrataWalk(const Distribution& distribution, int64_t num_strata,
-                                  PhiloxSeed seed)
+  StrataWalk(const Distribution& distribution, int64_t num_strata, PhiloxSeed seed)
       : distribution_(distribution),
         length_(num_strata * distribution.stratum()),
         seed_(seed),
@@ -101,7 +98,7 @@ class StrataWalk {
         rotation_(Start(start_)) {}
 
   // The class that jumps into stratum 0, where it has its full length.
-  LARGEOUT_HOST_DEVICE int64_t start() const { return start_; }
+  int64_t start() const { return start_; }
 
   // Fills strata[i] for i in [begin, end).
   void Pick(int64_t begin, int64_t end, Stratum* strata) const {
@@ -113,9 +110,9 @@ class StrataWalk {
   }
 
   // The remaining length of the jumper in stratum i.
-  LARGEOUT_HOST_DEVICE int64_t JumperLength(int64_t i) const { return Straddle(i).after; }
+  int64_t JumperLength(int64_t i) const { return Straddle(i).after; }
 
-  LARGEOUT_HOST_DEVICE Stratum PickIn(int64_t i, int64_t jumper_length) const {
+  Stratum PickIn(int64_t i, int64_t jumper_length) const {
     Stratum stratum = Straddle(i + 1);
     const DrawBits bits = BitsOfDraw(seed_, i);
     const int64_t x = ScaleBits(bits.first, distribution_.stratum() - stratum.before);
@@ -126,7 +123,7 @@ class StrataWalk {
     return stratum;
   }
 
-  LARGEOUT_HOST_DEVICE Outcome Fight(const Stratum& stratum) const {
+  Outcome Fight(const Stratum& stratum) const {
     const bool straddler_wins =
         ScaleBits(stratum.fight, distribution_.stratum() - stratum.after) < stratum.before;
     if (straddler_wins) return {stratum.straddler, stratum.inside};
@@ -137,13 +134,13 @@ class StrataWalk {
   static constexpr uint64_t kStartDraw = ~uint64_t{0};
 
   // REQUIRES: 0 <= x <= length_, so that the sum stays below 2^63.
-  LARGEOUT_HOST_DEVICE int64_t OnRing(int64_t x) const {
+  int64_t OnRing(int64_t x) const {
     const int64_t sum = x + rotation_;
     return sum < length_ ? sum : sum - length_;
   }
 
   // The class that straddles the start of stratum i. Nothing is picked yet.
-  LARGEOUT_HOST_DEVICE Stratum Straddle(int64_t i) const {
+  Stratum Straddle(int64_t i) const {
     const int64_t x = OnRing(i * distribution_.stratum());
     const int64_t c = distribution_.Find(x);
     return {kJumper, c, Share(x - Start(c)), Share(Start(c + 1) - x), 0};
@@ -151,10 +148,10 @@ class StrataWalk {
 
   // The start of class c on the line, and a length within one stratum. The limits prevent
   // overflow in damaged tables, whatever they contain.
-  LARGEOUT_HOST_DEVICE int64_t Start(int64_t c) const {
+  int64_t Start(int64_t c) const {
     return std::clamp<int64_t>(distribution_.Cumulative(c), 0, length_);
   }
-  LARGEOUT_HOST_DEVICE int64_t Share(int64_t length) const {
+  int64_t Share(int64_t length) const {
     return std::clamp<int64_t>(length, 0, distribution_.stratum());
   }
 
@@ -188,7 +185,7 @@ void SampleWithoutReplacement(const Distribution& distribution, int64_t num_samp
 // The length of class c in strata: its expected count in one draw with replacement, or its
 // inclusion probability without.
 template <class Distribution>
-LARGEOUT_HOST_DEVICE float LengthInStrata(const Distribution& distribution, int64_t c) {
+float LengthInStrata(const Distribution& distribution, int64_t c) {
   // Unsigned, because a damaged table may contain any numbers.
   const uint64_t end = distribution.Cumulative(c + 1), start = distribution.Cumulative(c);
   const auto length = static_cast<int64_t>(end - start);

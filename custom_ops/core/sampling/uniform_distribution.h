@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "custom_ops/core/base/host_device.h"
-
 namespace largeout {
 
 // A class has length num_strata and a stratum length num_classes: pi = num_strata /
@@ -16,13 +14,13 @@ class UniformDistribution {
   static constexpr int64_t kCyclesPerFind = 10;
 
   // REQUIRES: 1 <= num_strata <= num_classes, and their product is at most 2^62.
-  LARGEOUT_HOST_DEVICE UniformDistribution(int64_t num_classes, int64_t num_strata)
+  UniformDistribution(int64_t num_classes, int64_t num_strata)
       : num_classes_(num_classes), num_strata_(num_strata) {}
 
-  LARGEOUT_HOST_DEVICE int64_t num_classes() const { return num_classes_; }
-  LARGEOUT_HOST_DEVICE int64_t stratum() const { return num_classes_; }
-  LARGEOUT_HOST_DEVICE int64_t Cumulative(int64_t c) const { return c * num_strata_; }
-  LARGEOUT_HOST_DEVICE int64_t Find(int64_t x) const { return x / num_strata_; }
+  int64_t num_classes() const { return num_classes_; }
+  int64_t stratum() const { return num_classes_; }
+  int64_t Cumulative(int64_t c) const { return c * num_strata_; }
+  int64_t Find(int64_t x) const { return x / num_strata_; }
 
  private:
   int64_t num_classes_;

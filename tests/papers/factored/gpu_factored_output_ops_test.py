@@ -16,7 +16,7 @@ from tests.papers.factored.factored_output_refusals_test import REFUSED
 from tests.reference.factored_problem import Problem, each_loss
 from tf_largeout.papers.factored import factored_output_ops
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda_kernels")]
 
 
 @each_loss

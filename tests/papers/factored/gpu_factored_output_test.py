@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_largeout as tflo
 from tests import gpu
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda_kernels")]
 
 NUM_CLASSES, DIM, BATCH, STEPS = 301, 12, 16, 4
 LOSSES = {

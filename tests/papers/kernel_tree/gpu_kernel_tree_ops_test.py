@@ -8,7 +8,7 @@ from tests import gpu
 from tests.papers.kernel_tree.kernel_tree_ops_test import Problem, each_form
 from tf_largeout.papers.kernel_tree import kernel_tree_ops
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda_kernels")]
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
 

@@ -1,4 +1,4 @@
-"""Builds, queries and checks of hash tables on the GPU, compared with the CPU."""
+"""Hashes, and builds, queries and checks of hash tables on the GPU, compared with the CPU."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from tests import gpu
 from tests.reference import lsh_tables as reference
 from tf_largeout.papers.lsh import hash_ops, lsh_ops
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda_kernels")]
 
 NUM_CLASSES, NUM_TABLES, BITS = 600, 6, 4
 CODES = np.random.default_rng(0).integers(0, 2**BITS, [NUM_TABLES, NUM_CLASSES])
@@ -39,6 +39,31 @@ def damaged_tables():
     offsets, ids = reference.tables(CODES, 2**BITS)
     offsets[:, 0], ids[:, 40], ids[:, 70] = 2**32 - 5, 2**31 + 7, NUM_CLASSES
     return tf.Variable(offsets), tf.Variable(ids)
+
+
+def strange_vectors(dim):
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=[70, dim]).astype("float32")
+    for row, value in enumerate([0.0, np.nan, np.inf, -np.inf, 3e38]):
+        vectors[row] = value
+    vectors[5, dim // 2] = np.nan
+    vectors[6:40] *= rng.normal(size=[34, dim]) > 0  # for borrowing between bins
+    return vectors
+
+
+@pytest.mark.parametrize("kind", ["simhash", "wta", "dwta"])
+@pytest.mark.parametrize("dim", [8, 33, 128, 200])
+def test_hashes_equal_those_of_the_cpu(kind, dim):
+    with tf.device("CPU:0"):
+        functions = hash_ops.hash_functions(kind, dim, 4, 21, [1, 2])
+
+    def compute():
+        vectors = strange_vectors(dim)
+        codes = [hash_ops.lsh_hash(vectors, functions, kind, 4, 21, b) for b in (7, 12)]
+        none = hash_ops.lsh_hash(vectors[:0], functions, kind, 4, 21, 9)
+        return codes, none
+
+    gpu.assert_same_on_gpu(compute, exact=True)
 
 
 @pytest.mark.parametrize("kind, num_hashes", [("simhash", 4), ("dwta", 2), ("wta", 1)])

@@ -3,7 +3,6 @@
 #ifndef LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_SCAN_CUH_
 #define LARGEOUT_CUSTOM_OPS_EMULATED_GPU_CUB_DEVICE_DEVICE_SCAN_CUH_
 
-#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -12,9 +11,9 @@
 namespace cub {
 
 struct DeviceScan {
-  template <class From, class To, class Operator>
-  static cudaError_t InclusiveScan(void* storage, size_t& storage_bytes, const From* from,
-                                   To* to, Operator combine, int count, cudaStream_t) {
+  template <class From, class To>
+  static cudaError_t InclusiveSum(void* storage, size_t& storage_bytes, const From* from,
+                                  To* to, int count, cudaStream_t) {
     if (storage == nullptr) return AskForStorage(count, &storage_bytes);
     const cudaError_t status =
         CheckStorage(storage, storage_bytes, count,
@@ -24,14 +23,8 @@ struct DeviceScan {
     const largeout::emulated_gpu::Access access;
     const std::vector<From> old(from, from + count);
     SpoilStorage(storage, storage_bytes);
-    std::partial_sum(old.begin(), old.end(), to, combine);
+    std::partial_sum(old.begin(), old.end(), to);
     return cudaSuccess;
-  }
-
-  template <class From, class To>
-  static cudaError_t InclusiveSum(void* storage, size_t& storage_bytes, const From* from,
-                                  To* to, int count, cudaStream_t stream) {
-    return InclusiveScan(storage, storage_bytes, from, to, std::plus<>(), count, stream);
   }
 };
 
