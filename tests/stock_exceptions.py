@@ -49,6 +49,7 @@ EXCEPTIONS = [
         r"layers/sharded_output_test.*bit_identical_to_one_shard",
         "sums of equal ids have no fixed order: weights agree to 1e-6",
     ),
+    (r"serving/loading_test.*without_our_library_the_error_names_the_op", LIBRARY),
     (r"serving/export_test.*only_the_custom_export_contains_our_op", LIBRARY),
     (
         r"packed_classes_test.*packed_classes_of_other_shapes",

@@ -424,7 +424,7 @@ def _take_all(state: _Handles) -> tf.Tensor:
             return (tf.identity(first) + size,)
 
     going = lambda first: first < state.num_classes  # noqa: E731
-    end = tf.while_loop(going, take, [tf.constant(0, tf.int64)], parallel_iterations=1)
+    (end,) = tf.while_loop(going, take, (tf.constant(0, tf.int64),), parallel_iterations=1)
     with tf.control_dependencies([] if tf.executing_eagerly() else [end]):
         seen = tf.zeros([state.num_classes], tf.uint32)
         tf.raw_ops.AssignVariableOp(resource=state.seen, value=seen)
