@@ -133,6 +133,7 @@ def _for_gpus(path: pathlib.Path) -> Ops:
     library = vars(load(path, gpu_kernels=True))
     kept = {name: op for name, op in library.items() if name.startswith(_WITH_GPU_KERNELS)}
     functions = types.SimpleNamespace(**{**vars(stock), **kept})
+    reason = f"{reason}; those with GPU kernels come from {path.name}"
     return Ops("stock", functions, reason, has_gpu_kernels=True)
 
 
@@ -171,7 +172,7 @@ def check_library(path: pathlib.Path, version: str) -> None:
         raise NoLibraryError(
             f"tf_largeout {__version__} has no op library for the installed TensorFlow "
             f"{version}: {path} is missing. Op libraries in that folder: "
-            f"{', '.join(others) or 'none'}"
+            f"{', '.join(others) or 'none'}. They exist for TensorFlow {LIBRARY_WINDOW}"
         )
     built_for = compiled_for(path)
     if minor_of(built_for) != minor_of(version):
@@ -255,10 +256,11 @@ def _wants_gpus() -> bool:
 _REMEDIES = (
     "Do one of the following: (1) set LARGEOUT_OPS=stock in the environment, which uses "
     "TensorFlow's own operations, slower on CPUs; (2) compile the ops for the installed "
-    "TensorFlow, in the source folder of tf_largeout: pip install --force-reinstall --no-deps "
-    ". (with -e if it is an editable install); (3) install a TensorFlow that the op library is "
-    f'tested with, pip install "{CPU_PACKAGE}{LIBRARY_WINDOW}" or '
-    f'"tensorflow[and-cuda]{LIBRARY_WINDOW}", and do (2), or install a wheel for it.'
+    "TensorFlow, in the source folder of tf_largeout: LARGEOUT_NATIVE=1 pip install "
+    "--force-reinstall --no-deps . (with -e if it is an editable install); (3) install a "
+    "TensorFlow that the op library is tested with, pip install "
+    f'"{CPU_PACKAGE}{LIBRARY_WINDOW}" or "tensorflow[and-cuda]{LIBRARY_WINDOW}", and do (2), '
+    "or install a wheel for it."
 )
 check_tensorflow(tf.__version__)
 check_keras()
