@@ -42,9 +42,11 @@ def shape_of(handle: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.VariableShape(input=handle, out_type=tf.int64)
 
 
-def num_rows(handle: tf.Tensor) -> tf.Tensor:
-    """Returns the number of rows of the variable, an int64 scalar."""
-    return shape_of(handle)[0]
+def num_rows(handle: tf.Tensor) -> tf.Tensor | int:
+    """Returns the number of rows of the variable: an int, or int64 if the step knows it."""
+    static = static_shape(handle)
+    known = static[0] if static.rank else None  # a constant would be on the GPU
+    return shape_of(handle)[0] if known is None else known
 
 
 def check(
