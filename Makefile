@@ -35,7 +35,7 @@ BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 .PHONY: clean test-arm test-arm-python wheel test-tensorflow test-portable test-avx2 test-stock
 .PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
-.PHONY: bazel constraints
+.PHONY: bazel constraints gpu-check
 .DEFAULT_GOAL := help
 # Why the op library is not compiled; empty if it is.
 NO_LIBRARY := $(shell $(PYTHON) -m build_tools.native)
@@ -62,6 +62,7 @@ help:
 	@echo "make test-arm-python  the README example with 5,000 classes on TensorFlow for 64-bit ARM, under qemu"
 	@echo "make fuzz           10,000 random calls of each op under a memory limit (ARGS=--help)"
 	@echo "make fuzz-asan      2,500 random calls of each op with ASan and UBSan"
+	@echo "make gpu-check      train on this machine's GPU with TensorFlow's operations, and compare with the CPU; needs no nvcc"
 	@echo "make cuda-check     CUDA code on this machine's GPU against the CPU code (ARGS=--help)"
 	@echo "make cuda-sanitize  the same with small inputs under compute-sanitizer"
 	@echo "make cuda-compile   compile all CUDA code for all GPUs; needs no GPU"
@@ -220,6 +221,14 @@ fuzz-asan: $(INSTALLED)
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=1024 \
 	  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 \
 	  $(BIN)/python -m tests.fuzz --sanitize --calls 2500 --patience 1200 $(ARGS)
+
+# TensorFlow with CUDA in an environment of its own. It needs a GPU and its driver.
+GPU_CHECK := build/gpu-check-venv
+gpu-check:
+	test -x $(GPU_CHECK)/bin/python || $(PYTHON) -m venv $(GPU_CHECK)
+	LARGEOUT_NATIVE=0 $(GPU_CHECK)/bin/python -m pip install --disable-pip-version-check -q \
+	  -c $(CONSTRAINTS) -e ".[gpu]"
+	$(GPU_CHECK)/bin/python -m benchmarks gpu_check --json build/gpu_check.json $(ARGS)
 
 # These need g++ and NVIDIA's CUDA toolkit, but not TensorFlow. Warnings of nvcc are errors here,
 # unlike in the build of the op library for an install (LARGEOUT_CUDA=1).

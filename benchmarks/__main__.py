@@ -12,6 +12,8 @@ BENCHMARKS = {
     "tune": "the best learning rate of each method, on a validation split",
     "table": "finished runs of one task, as a table and a picture",
     "search": "recall against time of the samplers' searches",
+    "gpu_kernels": "GPU kernels that the steps need, and where they wait for a GPU",
+    "gpu_check": "train on the first GPU with stock operations, and compare with the CPU",
     "retrieval": "recall against time of indexes, exports and other libraries",
 }
 

@@ -100,6 +100,15 @@ def _monitored(callbacks: Any) -> dict[str, str]:
     }
 
 
+def device_of_scope() -> str:
+    """Returns the device of the innermost `tf.device` around a creation of variables, or "".
+
+    Relies on the object that `tf.device` returns in eager mode, and on its context.
+    """
+    with tf.init_scope():
+        return tf.device(None)._ctx.device_name or ""
+
+
 def compiled_metrics(model: keras.Model) -> list[Any]:
     """Returns `metrics` and `weighted_metrics` as `compile` received them."""
     compiled = getattr(model, "_compile_metrics", None)

@@ -1,24 +1,25 @@
 """On which device variables are created; needs no GPU."""
 
+import contextlib
 import types
 
 import pytest
 import tensorflow as tf
 
-from tf_largeout.ops import devices, library
+from tf_largeout.ops import devices, library, places
 
 
-@pytest.fixture(params=[False, True])
-def has_kernels(request, monkeypatch):
-    monkeypatch.setattr(library, "HAS_GPU_KERNELS", request.param)
+@pytest.fixture(params=["native", "stock"])
+def ops(request, monkeypatch):
+    monkeypatch.setattr(library, "OPS", request.param)
+    monkeypatch.setattr(library, "RUNS_ON_GPUS", request.param == "stock")
     return request.param
 
 
 @pytest.fixture(params=[0, 1])
-def num_gpus(request, monkeypatch):
-    gpus = [tf.config.LogicalDevice("GPU:0", "GPU")] * request.param
-    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: gpus)
-    return request.param
+def num_gpus(request):
+    with places.stand_in("CPU:1") if request.param else contextlib.nullcontext():
+        yield request.param
 
 
 def variable_on(device):
@@ -36,21 +37,32 @@ def test_a_library_reports_whether_it_has_gpu_kernels(tmp_path):
         assert library.has_gpu_kernels(path) == expected
 
 
-def test_variables_are_on_the_cpu_if_the_gpu_has_no_kernels(has_kernels, num_gpus):
-    with tf.device("CPU:1"), devices.supported_device_scope():
-        device = tf.Variable(1.0).device
-    assert device.endswith("CPU:0" if num_gpus and not has_kernels else "CPU:1")
+@pytest.mark.parametrize("scope", ["", "CPU:0", "CPU:1"])
+@pytest.mark.parametrize("wanted", ["0", "1"])
+def test_the_place_of_variables(ops, num_gpus, scope, wanted, monkeypatch):
+    monkeypatch.setenv("LARGEOUT_GPU", wanted)
+    with tf.device(scope) if scope else contextlib.nullcontext():
+        with devices.supported_device_scope():
+            device = tf.Variable(1.0).device
+    expected = scope or "CPU:0"
+    if num_gpus and ops == "native":
+        expected = "CPU:0"
+    elif num_gpus and not scope and wanted == "1":
+        expected = "CPU:1"
+    assert device.endswith(expected)
 
 
-@pytest.mark.parametrize("reason", [None, "The driver is old"])
-def test_one_warning_says_that_layers_are_on_the_cpu(caplog, monkeypatch, reason):
-    monkeypatch.setattr(library, "GPUS_UNUSABLE", reason)  # The import has already warned.
+def test_ids_are_on_the_host_with_a_gpu_and_stock_operations(ops, num_gpus):
+    with tf.device("CPU:1"), devices.host_ids_scope():
+        device = tf.constant(1).device
+    assert device.endswith("CPU:0" if num_gpus and ops == "stock" else "CPU:1")
+
+
+def test_one_warning_says_that_layers_are_on_the_cpu(caplog):
     devices._warn.cache_clear()
     for _ in range(2):
         devices._warn()
-    assert [record.message.count("LARGEOUT_GPU=1") for record in caplog.records] == (
-        [] if reason else [1]
-    )
+    assert [record.message.count("LARGEOUT_GPU=1") for record in caplog.records] == [1]
 
 
 def test_slots_are_on_the_device_of_their_variable(num_gpus):
@@ -61,15 +73,12 @@ def test_slots_are_on_the_device_of_their_variable(num_gpus):
     assert slot.device.endswith("CPU:1" if num_gpus else "CPU:0")
 
 
-def test_a_variable_on_a_gpu_without_kernels_raises_an_error(has_kernels, monkeypatch):
+def test_a_variable_on_a_gpu_without_kernels_raises_an_error(ops):
     devices.check_device(variable_on("/device:CPU:0"))
     devices.check_device(variable_on(""))
-    if has_kernels:
+    if ops == "stock":
         devices.check_device(variable_on("/device:GPU:0"))
         return
     where = r"'table' is on /device:GPU:0.*tf.device\('CPU:0'\)"
-    with pytest.raises(ValueError, match=rf"{where}.*built without kernels.*LARGEOUT_GPU=1"):
-        devices.check_device(variable_on("/device:GPU:0"))
-    monkeypatch.setattr(library, "GPUS_UNUSABLE", "The driver is old")
-    with pytest.raises(ValueError, match=rf"{where}. The driver is old\."):
+    with pytest.raises(ValueError, match=rf"{where}.*LARGEOUT_GPU=1"):
         devices.check_device(variable_on("/device:GPU:0"))

@@ -100,7 +100,9 @@ def inverse_length(vectors: tf.Tensor) -> tf.Tensor:
     """Returns `1 / max(|v|, 1e-6)`, `[...]`."""
     # Dividing by a constant first does not change a direction, but squares cannot overflow.
     largest = tf.maximum(tf.reduce_max(tf.abs(tf.stop_gradient(vectors)), axis=-1), 1)
-    squares = tf.reduce_sum(tf.square(vectors / largest[..., tf.newaxis]), axis=-1)
+    scaled = vectors / largest[..., tf.newaxis]
+    # With `keepdims`, the gradient does not wait for a GPU.
+    squares = tf.squeeze(tf.reduce_sum(tf.square(scaled), axis=-1, keepdims=True), axis=-1)
     return tf.math.rsqrt(tf.maximum(squares, 1e-12)) / largest
 
 
@@ -198,7 +200,7 @@ class Table(RowTable):
             Results are bit-identical.
 
     Raises:
-        ValueError: If rows in bfloat16 are on a GPU.
+        ValueError: If rows in bfloat16 are on a GPU, unless the ops are stock operations.
     """
 
     embeddings: keras.Variable
@@ -207,7 +209,7 @@ class Table(RowTable):
     is_packed: bool = False
 
     def __post_init__(self) -> None:
-        if self.is_rounded and devices.is_on_gpu(self.embeddings):
+        if self.is_rounded and self._lacks_kernels():
             raise ValueError(
                 f"Layer '{self.owner}' has class rows in bfloat16, which must be in the memory "
                 f"of the CPU. Received: rows on {self.embeddings.value.device}. Build the "
@@ -220,7 +222,11 @@ class Table(RowTable):
 
     @property
     def has_own_pass(self) -> bool:  # type: ignore[override]
-        return not (self.is_rounded or (self.unit_rows and devices.is_on_gpu(self.embeddings)))
+        return not (self.is_rounded or (self.unit_rows and self._lacks_kernels()))
+
+    def _lacks_kernels(self) -> bool:
+        """Returns whether ops run on the GPU of the rows that lack some of the arguments."""
+        return devices.is_on_gpu(self.embeddings) and not devices.runs_stock()
 
     def variables(self) -> Products:
         """See `RowTable.variables`. They must be float32, or rows in bfloat16."""
@@ -340,9 +346,10 @@ class Table(RowTable):
         products, rows, _ = row_dot_ops.row_dots_and_rows(
             queries, self._rows_of_ops(), None, ids, shared_ids
         )
-        is_class = ids >= 0
-        flat = tf.reshape(tf.maximum(ids, 0), [-1])
-        distinct, places = tf.unique(flat)
+        with devices.host_ids_scope():
+            is_class = ids >= 0
+            flat = tf.reshape(tf.maximum(ids, 0), [-1])
+            distinct, places = tf.unique(flat)
         scales = tf.gather(inverse_length(self._stored_rows(distinct)), places)
         logits = tf.where(is_class, products, 0) * tf.reshape(scales, tf.shape(ids))
         biases = tf.zeros(tf.shape(shared_ids))

@@ -17,7 +17,7 @@ from tf_largeout.classes.row_sources import (
     unit_length,
 )
 from tf_largeout.keras_internals import running_step
-from tf_largeout.ops import row_ops
+from tf_largeout.ops import devices, row_ops
 
 _COMPUTED_AT_ONCE = 4096
 
@@ -28,7 +28,7 @@ class TowerRows(RowSource):
     A training step computes only the rows of the classes that it reads, with gradients. Passes
     over all classes without gradients read a copy of all rows. If a weight of the model has
     changed, they first compute this copy again. Rows that are not finite raise a
-    `tf.errors.InvalidArgumentError`. `tower` returns the rows, float32 `[n, dim]`, of ids,
+    `tf.errors.InvalidArgumentError`, except on a GPU. `tower` returns rows `[n, dim]` of ids,
     int64 `[n]`.
     """
 
@@ -72,7 +72,8 @@ class TowerRows(RowSource):
         return new_rows(self.values(), self.biases(), self.owner).as_products()
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
-        distinct, places = tf.unique(tf.reshape(ids, [-1]))
+        with devices.host_ids_scope():
+            distinct, places = tf.unique(tf.reshape(ids, [-1]))
         rows = _gather_distinct(self._compute(distinct, _trains()), places)
         return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
 
@@ -88,9 +89,10 @@ class TowerRows(RowSource):
         self, queries: tf.Tensor, ids: tf.Tensor, shared_ids: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """See `RowSource.dots_and_rows`. It computes the row of each distinct class once."""
-        own = tf.maximum(ids, 0)
-        both = tf.concat([tf.reshape(own, [-1]), shared_ids], axis=0)
-        sizes = [tf.size(own), tf.size(shared_ids)]
+        with devices.host_ids_scope():
+            own = tf.maximum(ids, 0)
+            both = tf.concat([tf.reshape(own, [-1]), shared_ids], axis=0)
+            sizes = [tf.size(own), tf.size(shared_ids)]
         own_rows, shared_rows = tf.split(self.rows(both), sizes)
         own_rows = tf.reshape(own_rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
         queries = tf.cast(queries, tf.float32)
@@ -106,6 +108,8 @@ class TowerRows(RowSource):
 
     def _compute(self, ids: tf.Tensor, training: bool) -> tf.Tensor:
         rows = self._tower(ids, training=training)
+        if devices.runs_stock() and devices.is_on_gpu(self._tower.weights[0]):
+            return unit_length(rows) if self._unit_rows else rows  # a check would wait
         # Faster than tf.debugging.check_numerics, and without its gradient, which would raise
         # errors for gradients that overflow. A `LossScaleOptimizer` skips those.
         check = checks.require(

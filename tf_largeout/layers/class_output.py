@@ -78,6 +78,7 @@ class ClassOutput(keras.layers.Layer):
     seed_state: keras.Variable | None = None
     ranking_class: type[Ranking] = Ranking
     tag_class: type[OutputTag] = OutputTag
+    _raises = True  # see `Head`
 
     def __init__(self, ranking: str | None = None, **kwargs: Any) -> None:
         refuse_wrong_arguments(type(self).__name__, kwargs, OF_LAYERS)
@@ -171,6 +172,7 @@ class ClassOutput(keras.layers.Layer):
             weight = self.add_weight(
                 name=name, shape=shape, initializer=initializer, autocast=False, **kwargs
             )
+        self._raises = not (devices.runs_stock() and devices.is_on_gpu(weight))
         return class_rows.mark_sparse(weight) if shape else weight
 
     def _checkpoint_adapter(self, path: str) -> Any:
@@ -200,7 +202,8 @@ class ClassOutput(keras.layers.Layer):
 
     def head(self) -> Head:
         """Returns what the steps of the layer need of it."""
-        return Head(self.name, self.class_matrix, self._ranking, self.sampler, self.seed_state)
+        parts = self.class_matrix, self._ranking, self.sampler, self.seed_state
+        return Head(self.name, *parts, raises=self._raises)
 
     def step(
         self,

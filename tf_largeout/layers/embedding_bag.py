@@ -185,21 +185,25 @@ class EmbeddingBag(IdLayer):
         self, ids: _Ids, weights: _Rows | None = None, training: bool | None = None
     ) -> tf.Tensor:
         ids, weights = self._checked(ids, weights)
-        id_checks = [] if _is_ragged(ids) else self._check_not_values(ids)
-        if weights is not None:
-            shapes = [x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)]
-            message = (
-                f"`weights` of layer '{self.name}' must have the shape of `ids` {NO_TRACE}"
-            )
-            id_checks.append(tf.debugging.assert_equal(*shapes, message=message))
-        ids = tf.ragged.map_flat_values(functools.partial(checks.passed, id_checks), ids)
+        with devices.host_ids_scope():
+            id_checks = [] if _is_ragged(ids) else self._check_not_values(ids)
+            if weights is not None:
+                shapes = [
+                    x.row_splits if _is_ragged(x) else tf.shape(x) for x in (ids, weights)
+                ]
+                message = (
+                    f"`weights` of layer '{self.name}' must have the shape of `ids` {NO_TRACE}"
+                )
+                id_checks.append(tf.debugging.assert_equal(*shapes, message=message))
+            ids = tf.ragged.map_flat_values(functools.partial(checks.passed, id_checks), ids)
         table = local_variable(self.embeddings)
         has_op = table.dtype == tf.float32 and devices.has_kernels_for(table)
         if training and has_op and not _is_ragged(ids):
             shape, combined = self._combined_by_one_op(table, ids, weights)
         else:
             shape, combined = self._combined_by_core_ops(table, ids, weights)
-        shape = tf.concat([shape, [self.output_dim]], axis=0)
+        with devices.host_ids_scope():
+            shape = tf.concat([shape, [self.output_dim]], axis=0)
         combined = tf.ensure_shape(
             tf.reshape(combined, shape), (*ids.shape[:-1], self.output_dim)
         )
@@ -297,37 +301,40 @@ class EmbeddingBag(IdLayer):
         self, table: tf.Variable, ids: tf.Tensor, weights: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Like `_combined_by_core_ops`, but much faster. Exports cannot use this op."""
-        shape = tf.shape(ids, tf.int64)[:-1]
-        flat = [tf.reduce_prod(shape), tf.shape(ids, tf.int64)[-1]]
-        ids = tf.reshape(tf.cast(ids, tf.int64), flat)
-        padding_id = self.padding_id or 0
-        is_padding = tf.zeros_like(ids)
-        if self.padding_id is not None:
-            is_padding = tf.cast(ids == padding_id, tf.int64)
-        # Padding becomes 0, then -1. Arithmetic is several times as fast as tf.where.
-        used = ids - is_padding * padding_id if padding_id else ids
-        ids = checks.passed([self.check_range(used)], used) - is_padding
         sum_of_bags = functools.partial(tf.reduce_sum, axis=1, keepdims=True)
+        with devices.host_ids_scope():
+            shape = tf.shape(ids, tf.int64)[:-1]
+            flat = [tf.reduce_prod(shape), tf.shape(ids, tf.int64)[-1]]
+            ids = tf.reshape(tf.cast(ids, tf.int64), flat)
+            padding_id = self.padding_id or 0
+            is_padding = tf.zeros_like(ids)
+            if self.padding_id is not None:
+                is_padding = tf.cast(ids == padding_id, tf.int64)
+            # Padding becomes 0, then -1. Arithmetic is several times as fast as tf.where.
+            used = ids - is_padding * padding_id if padding_id else ids
+            ids = checks.passed([self.check_range(used)], used) - is_padding
+            if weights is None and self.combiner == "sum":
+                factors = tf.ones(flat)
+            elif weights is None:
+                # One factor per bag, also for its padding, whose weights the op ignores.
+                count = tf.cast(flat[1] - sum_of_bags(is_padding), tf.float32)
+                divisor = count if self.combiner == "mean" else tf.sqrt(count)
+                factors = tf.broadcast_to(tf.math.reciprocal_no_nan(divisor), flat)
         if weights is not None:
-            weights = tf.cast(tf.reshape(weights, flat), tf.float32)
+            weights = tf.cast(tf.reshape(weights, tf.shape(ids)), tf.float32)
             factors = tf.where(is_padding > 0, tf.zeros_like(weights), weights)
             if self.combiner != "sum":
                 factors = tf.math.divide_no_nan(factors, self._divisor(factors, sum_of_bags))
-        elif self.combiner == "sum":
-            factors = tf.ones(flat)
-        else:
-            # One factor per bag, also for its padding, whose weights the op ignores.
-            count = tf.cast(flat[1] - sum_of_bags(is_padding), tf.float32)
-            divisor = count if self.combiner == "mean" else tf.sqrt(count)
-            factors = tf.broadcast_to(tf.math.reciprocal_no_nan(divisor), flat)
         return shape, bag_ops.bag_sums(table, ids, factors, weights is not None)
 
     def _combined_by_core_ops(
         self, table: tf.Variable, ids: _Rows, weights: _Rows | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the shape of the bags, and their embeddings `[num_bags, output_dim]`."""
-        bags = self._flat(ids, weights)
-        embeddings = tf.gather(table, checks.passed([self.check_range(bags.ids)], bags.ids))
+        with devices.host_ids_scope():
+            bags = self._flat(ids, weights)
+            ids = checks.passed([self.check_range(bags.ids)], bags.ids)
+        embeddings = tf.gather(table, ids)
         weights = tf.ones_like(bags.ids, embeddings.dtype)
         if bags.weights is not None:
             weights = tf.cast(bags.weights, embeddings.dtype)
@@ -394,7 +401,10 @@ class HashedBigrams(IdLayer):
 
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         self._check(ids)
-        ids = tf.cast(ids, tf.int64)
+        with devices.host_ids_scope():
+            return self._with_pairs(tf.cast(ids, tf.int64))
+
+    def _with_pairs(self, ids: tf.Tensor) -> tf.Tensor:
         # An id that is too large would become the id of a pair.
         known = ids if self.padding_id is None else tf.where(ids != self.padding_id, ids, 0)
         ids = checks.passed([self.check_range(known)], ids)
@@ -440,7 +450,9 @@ class HashedBigrams(IdLayer):
 def _segment_sum(values: tf.Tensor, bags: _FlatBags) -> tf.Tensor:
     """Returns the sum of each bag; zeros for bags without ids."""
     sums = tf.math.segment_sum(values, bags.bag)  # up to the last bag with an id
-    missing = tf.reduce_prod(bags.shape) - tf.shape(sums, tf.int64)[0]
+    with devices.host_ids_scope():
+        num_bags = tf.cast(tf.reduce_prod(bags.shape), tf.int32)
+    missing = num_bags - tf.shape(sums)[0]
     return tf.pad(sums, [[0, missing]] + [[0, 0]] * (values.shape.rank - 1))
 
 

@@ -304,7 +304,7 @@ class LargeOutput(ClassOutput):
         # A weight, because `.keras` files do not have the state of a `SeedGenerator`. A
         # resumed run must draw the same classes as a run that was not interrupted.
         seed = random.randrange(2**31) if seed is None else seed
-        with devices.supported_device_scope():
+        with devices.supported_device_scope(), devices.host_ids_scope():
             return self.add_weight(
                 name="seed_state",
                 shape=(2,),

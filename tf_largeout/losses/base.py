@@ -15,8 +15,8 @@ from tf_largeout.arguments import boolean, is_whole, one_of, pack, real_number, 
 from tf_largeout.keras_internals import mask_of, running_step, set_mask
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
 from tf_largeout.steps.labels import per_example
-from tf_largeout.steps.output_tag import OutputTag, tag_of
-from tf_largeout.steps.step import Candidates, SampledStep, Step
+from tf_largeout.steps.output_tag import tag_of
+from tf_largeout.steps.step import Candidates, SampledStep, Step, row_sums
 from tf_largeout.types import Config, DTypeLike, TensorLike
 from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
@@ -137,39 +137,54 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
             tag.loss = self
             tag.head.ranking.follow(self, replace=bool(tag.training))
             labels = tag.labels(y_true, self.takes_numeric_targets)
-            counted = _by_position(labels.counted, tag)
-            mask = counted if mask is None else counted & per_example(mask, y_pred, "bool")
+            counted = tag.counted(labels)
+            # Not of `y_pred`: for its shape, the step would compute all logits.
+            if mask is not None:
+                counted &= per_example(mask, tag.features, "bool")
+            mask = counted
         if sample_weight is not None:
             _check_class_weight(y_true)
-            sample_weight = self._checked_weights(sample_weight, y_pred, mask)
+            raises = tag is None or tag.head.raises
+            like = y_pred if tag is None else tag.features
+            sample_weight = self._checked_weights(sample_weight, like, mask, raises)
         if tag is None:
             losses = tf.reduce_sum(y_pred, axis=-1)  # a placeholder: Keras infers shapes
         else:
-            checked = [labels.ids, tag.flat_features]
-            checked += [] if sample_weight is None else [sample_weight]
+            checked = [labels.ids]
+            if tag.head.raises:
+                checked += [tag.flat_features]
+                checked += [] if sample_weight is None else [sample_weight]
             with tf.control_dependencies(checked):  # before a sampler changes its state
                 sampled = self.samples and bool(tag.training)
                 selected = tag.step(labels, labels.counted, sampled)
                 losses = self.of_step(selected.step)  # type: ignore[arg-type]  # step_class
                 if selected.rows is not None:
                     losses = selected.rows.put_back(losses)
-            losses = _by_position(losses, tag)
+            losses = tf.reshape(losses, tf.shape(tag.features)[:-1])
+            losses = tf.ensure_shape(losses, tag.features.shape[:-1])
         if mask is not None:
             set_mask(losses, mask)
         return super().__call__(losses, losses, sample_weight)
 
     def _checked_weights(
-        self, sample_weight: TensorLike, y_pred: tf.Tensor, counted: tf.Tensor | None
+        self,
+        sample_weight: TensorLike,
+        features: tf.Tensor,
+        counted: tf.Tensor | None,
+        raises: bool,
     ) -> tf.Tensor:
-        """Returns finite weights `[batch, ...]`, 0 for the examples that do not count."""
+        """Returns weights `[batch, ...]`, 0 for the examples that do not count.
+
+        If `raises`, they are checked to be finite.
+        """
         message = (
             f"The `sample_weight` of {type(self).__name__} must be finite (Keras makes it from "
             "`class_weight` if that is given). Give examples that must not count the label -1"
         )
-        weights = per_example(sample_weight, y_pred, self.dtype)
+        weights = per_example(sample_weight, features, self.dtype)
         if counted is not None:
             weights = tf.where(tf.cast(counted, "bool"), weights, 0)
-        return checks.finite(weights, message)
+        return checks.finite(weights, message) if raises else weights
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         """Returns the losses `y_pred`, from `__call__`; Keras applies weights and reduction."""
@@ -213,11 +228,6 @@ def losses_of(loss: type[TaggedLoss[Any]], step: Step, options: dict[str, Any]) 
     return loss(**options).of_step(step)
 
 
-def _by_position(values: tf.Tensor, tag: OutputTag) -> tf.Tensor:
-    values = tf.reshape(values, tf.shape(tag.features)[:-1])
-    return tf.ensure_shape(values, tag.features.shape[:-1])
-
-
 def _check_class_weight(y_true: TensorLike) -> None:
     """Raises a ValueError if `class_weight` of `fit` is used with several labels per example.
 
@@ -248,7 +258,9 @@ def softmax_cross_entropy(
         has_label: Bool `[B, L]`, False at padding.
     """
     weights = target_weights(has_label, true_logits.dtype)
-    target = tf.reduce_sum(tf.where(has_label, weights * true_logits, 0), axis=-1)
+    # With `keepdims`, the gradient does not wait for a GPU, as in `row_sums`.
+    terms = tf.where(has_label, weights * true_logits, 0)
+    target = tf.squeeze(tf.reduce_sum(terms, axis=-1, keepdims=True), axis=-1)
     return tf.where(tf.reduce_any(has_label, axis=-1), log_partition - target, 0)
 
 
@@ -374,7 +386,7 @@ class CrossEntropy:
         if class_weights is not None:
             targets *= class_weights
         of_labels = tf.reduce_sum(targets, axis=-1)
-        true_part = tf.reduce_sum(tf.where(has_label, targets * true_logits, 0), axis=-1)
+        true_part = row_sums(tf.where(has_label, targets * true_logits, 0))
         losses = (of_labels + rest) * log_partition - (1 - smoothing) * true_part
         if penalty:
             losses += (of_labels + rest) * penalty * log_partition**2

@@ -15,7 +15,7 @@ from tf_largeout.losses.base import (
     target_weights,
 )
 from tf_largeout.steps.labels import first_occurrences
-from tf_largeout.steps.step import Candidates, SampledStep
+from tf_largeout.steps.step import Candidates, SampledStep, row_sums
 from tf_largeout.types import Config
 
 
@@ -32,8 +32,8 @@ def nce_loss(
     true_logits = tf.where(has_label, true_logits, 0)
     weights = target_weights(has_label, true_logits.dtype)
     true_terms = tf.math.softplus(true_logits) - weights * true_logits
-    true_loss = tf.reduce_sum(tf.where(has_label, true_terms, 0), axis=-1)
-    return true_loss + tf.reduce_sum(tf.math.softplus(sampled_logits), axis=-1)
+    true_loss = row_sums(tf.where(has_label, true_terms, 0))
+    return true_loss + row_sums(tf.math.softplus(sampled_logits))
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -85,8 +85,8 @@ def negative_sampling_loss(
     """
     # -log sigmoid(x) = softplus(-x), which is stable for any x.
     weights = target_weights(has_label, true_logits.dtype)
-    true_loss = tf.reduce_sum(weights * tf.math.softplus(-true_logits), axis=-1)
-    negative_loss = tf.reduce_sum(tf.math.softplus(sampled_logits), axis=-1)
+    true_loss = row_sums(weights * tf.math.softplus(-true_logits))
+    negative_loss = row_sums(tf.math.softplus(sampled_logits))
     if negative_reduction == "mean":
         is_negative = tf.cast(sampled_logits > sampled_logits.dtype.min, sampled_logits.dtype)
         negative_loss = tf.math.divide_no_nan(
@@ -203,7 +203,7 @@ class SigmoidLoss(SampledLoss):
         is_label = first_occurrences(candidates.labels)
         of_labels = tf.where(is_label, tf.math.softplus(-candidates.true_logits), 0)
         others = candidates.sum_over_others(tf.math.softplus)
-        return tf.reduce_sum(of_labels, axis=1) + others
+        return row_sums(of_labels) + others
 
     def of_step(self, step: SampledStep) -> tf.Tensor:
         exact = step.training and step.sampler_name is None
@@ -214,7 +214,7 @@ class SigmoidLoss(SampledLoss):
         scorer, features, labels = step.classes, step.features, step.labels.ids
         total = scorer.sum_over_classes(features, tf.math.softplus, bool(step.training))
         own = scorer.dots(features, labels)
-        of_labels = tf.reduce_sum(tf.where(step.distinct_labels, own, 0), axis=1)
+        of_labels = row_sums(tf.where(step.distinct_labels, own, 0))
         return tf.where(tf.reduce_any(labels >= 0, axis=1), total - of_labels, 0)
 
     def get_config(self) -> Config:

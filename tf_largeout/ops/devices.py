@@ -1,25 +1,26 @@
 """The variables that our ops use: their resource handles and their devices.
 
-They may be on a GPU only if our GPU kernels run there.
+They may be on a GPU only if the ops are stock operations.
 """
 
 import contextlib
 import functools
 import logging
+import os
 from contextlib import AbstractContextManager
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tf_largeout.ops import library
+from tf_largeout import keras_internals
+from tf_largeout.ops import library, places
 from tf_largeout.types import Variable, VariableOrHandle
 
 _LOCAL_JOBS = (None, "localhost", "chief")  # Job names of this process.
-_NOT_BUILT = (
-    "The op library of tf_largeout was built without kernels for GPUs. To build them, install "
-    "tf_largeout again with LARGEOUT_GPU=1 in the environment and CUDA's nvcc on the PATH; see "
-    "docs/gpu.md"
+_REMEDY = (
+    "To put them on the GPU, set LARGEOUT_GPU=1 in the environment before the program starts; "
+    "see docs/guides/gpu.md"
 )
 
 
@@ -47,13 +48,34 @@ def optional_handle(
 def supported_device_scope() -> AbstractContextManager[None]:
     """Returns the device scope in which to create variables that our ops access by handle.
 
-    It is the CPU, with a warning, if TensorFlow has a GPU on which our kernels do not run.
-    Otherwise the scope changes nothing.
+    Without a GPU, the scope changes nothing. With a GPU and stock operations, an enclosing
+    `tf.device` decides. Without one, it is the first GPU if `LARGEOUT_GPU=1` is in the
+    environment, else the CPU, with a warning. With other ops, it is the CPU.
     """
-    if library.HAS_GPU_KERNELS or not tf.config.list_logical_devices("GPU"):
+    gpu = places.first_gpu()
+    if not gpu:
         return contextlib.nullcontext()
+    if library.RUNS_ON_GPUS:
+        if keras_internals.device_of_scope():
+            return contextlib.nullcontext()
+        if os.environ.get("LARGEOUT_GPU") == "1":
+            return tf.device(gpu)
     _warn()
-    return tf.device("CPU:0")
+    return tf.device(places.HOST)
+
+
+def runs_stock() -> bool:
+    """Returns whether the ops are stock operations."""
+    return library.OPS == "stock"
+
+
+def host_ids_scope() -> AbstractContextManager[None]:
+    """Returns the scope for labels, draws, counters and other ids: the host.
+
+    So that a step on a GPU never waits for ids. The scope has no effect without a GPU, and if
+    the ops are not stock operations.
+    """
+    return places.host_scope() if library.OPS == "stock" else contextlib.nullcontext()
 
 
 def device_scope_of(variable: Variable) -> AbstractContextManager[None]:
@@ -66,7 +88,8 @@ def device_scope_of(variable: Variable) -> AbstractContextManager[None]:
     value = _value_of(variable)
     if isinstance(value, tf.distribute.DistributedValues) or not value.device:
         return contextlib.nullcontext()
-    if tf.config.list_logical_devices("GPU") or server_of(variable):
+    has_gpu = tf.config.list_logical_devices("GPU") or places.STAND_IN
+    if has_gpu or server_of(variable):
         return tf.device(value.device)
     return contextlib.nullcontext()
 
@@ -97,30 +120,32 @@ def host_scope(variable: Variable) -> AbstractContextManager[None]:
         host = tf.DeviceSpec.from_string(server).replace(device_type="CPU", device_index=0)
         return tf.device(host.to_string())
     is_distributed = isinstance(_value_of(variable), tf.distribute.DistributedValues)
-    if is_distributed or not tf.config.list_logical_devices("GPU"):
+    has_gpu = tf.config.list_logical_devices("GPU") or places.STAND_IN
+    if is_distributed or not has_gpu:
         return contextlib.nullcontext()
-    return tf.device("CPU:0")
+    return tf.device(places.HOST)
 
 
 def has_kernels_for(variable: Variable) -> bool:
     """Returns whether our ops have kernels for the device of `variable`."""
-    return library.HAS_GPU_KERNELS or not is_on_gpu(variable)
+    return library.RUNS_ON_GPUS or not is_on_gpu(variable)
 
 
 def is_on_gpu(variable: Variable) -> bool:
     """Returns whether `variable` is known to be on a GPU."""
-    return "GPU" in (_value_of(variable).device or "")
+    device = _value_of(variable).device or ""
+    return "GPU" in device or bool(places.STAND_IN and device.endswith(places.STAND_IN))
 
 
 def check_device(variable: Variable) -> None:
-    """Raises a ValueError if `variable` is on a GPU on which our GPU kernels do not run."""
-    if library.HAS_GPU_KERNELS or not is_on_gpu(variable):
+    """Raises a ValueError if `variable` is on a GPU on which our ops do not run."""
+    if library.RUNS_ON_GPUS or not is_on_gpu(variable):
         return
     value = _value_of(variable)
     raise ValueError(
         f"Variable '{getattr(variable, 'path', value.name)}' is on {value.device}, where the "
         "ops of tf_largeout do not run. Build its layer and the optimizer under "
-        f"tf.device('CPU:0'). {library.GPUS_UNUSABLE or _NOT_BUILT}."
+        f"tf.device('CPU:0'). {_REMEDY}."
     )
 
 
@@ -130,8 +155,7 @@ def _value_of(variable: VariableOrHandle) -> Any:
 
 @functools.cache
 def _warn() -> None:
-    """Warns once that layers are on the CPU, unless the import has already warned."""
-    if not library.GPUS_UNUSABLE:
-        logging.getLogger("tf_largeout").warning(
-            "The layers of tf_largeout and their slots are on the CPU. %s.", _NOT_BUILT
-        )
+    """Warns once that layers are on the CPU."""
+    logging.getLogger("tf_largeout").warning(
+        "The layers of tf_largeout and their slots are on the CPU. %s.", _REMEDY
+    )

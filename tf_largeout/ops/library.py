@@ -273,4 +273,3 @@ OPS = _CHOSEN.kind  # "native" or "stock"
 RUNS_ON_GPUS = OPS == "stock"  # Whether the ops accept variables on GPUs.
 HAS_GPU_KERNELS = _CHOSEN.has_gpu_kernels
 gen_ops: Any = _CHOSEN.functions
-GPUS_UNUSABLE: str | None = None

@@ -216,7 +216,10 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
                     self.assign(slot, slot.value * decay)
             return tf.no_op()
 
-        tf.cond(tf.reduce_any(skipped > 0), decay_moments, tf.no_op)
+        if devices.is_on_gpu(variable):  # a condition would make each step wait for the GPU
+            decay_moments()
+        else:
+            tf.cond(tf.reduce_any(skipped > 0), decay_moments, tf.no_op)
         self.assign(last_step, tf.fill(last_step.shape, step))
 
     def _step_size(

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_largeout import keras_internals
 from tf_largeout.arguments import boolean, is_real, real_number
-from tf_largeout.ops import devices, row_ops
+from tf_largeout.ops import devices, places, row_ops
 from tf_largeout.types import Gradient, Scalar, Shape, Variable
 from tf_largeout.variables import class_rows, replicas, saved_weights
 from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
@@ -192,7 +192,9 @@ class RowSparse(keras.optimizers.Optimizer):
         """
         checked, servers = [], []
         kept: dict[str | None, list[tf.Tensor]] = {None: []}
+        are_on_gpu = False
         for gradient, variable in zip(grads, variables, strict=True):
+            are_on_gpu |= devices.is_on_gpu(variable)
             checked.append(self._checked(gradient, variable))
             servers.append(devices.server_of(variable))
             if gradient is not None:
@@ -208,7 +210,10 @@ class RowSparse(keras.optimizers.Optimizer):
                 step = tf.identity(step)
         # The step comes first: TensorFlow's graph optimizer may remove an IdentityN, which then
         # makes nothing wait, but not one whose first input is the value of a variable.
-        step, *local = tf.identity_n([step, *local])
+        if are_on_gpu:
+            step, *local = _joined_except_ids(step, local)
+        else:
+            step, *local = tf.identity_n([step, *local])
         for server, parts in kept.items():
             with tf.device(server), tf.control_dependencies([step]):
                 kept[server] = [tf.identity(part) for part in parts]
@@ -298,7 +303,8 @@ class RowSparse(keras.optimizers.Optimizer):
         """Checks a sparse gradient and the variable; returns it with checked ids."""
         if not isinstance(gradient, tf.IndexedSlices):
             return gradient
-        devices.check_device(variable)
+        if devices.is_on_gpu(variable):
+            devices.check_device(variable)
         dtype = keras.backend.standardize_dtype(variable.dtype)
         if dtype != "float32" and not class_rows.is_marked(variable):
             raise ValueError(
@@ -338,6 +344,20 @@ class _RowGradient(tf.IndexedSlices):
 
     def __truediv__(self, scale: Scalar) -> "_RowGradient":
         return _RowGradient(self.values / scale, self.indices, self.dense_shape)
+
+
+def _joined_except_ids(step: tf.Tensor, parts: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns `tf.identity_n([step, *parts])`, except that ids on the host stay there.
+
+    A GPU would send them back in each step. Their checks pass before the rest can be read.
+    """
+    on_host = [places.are_on_host(part) for part in parts]
+    ids = [part for part, stays in zip(parts, on_host, strict=True) if stays]
+    with tf.control_dependencies(ids):
+        after_ids = tf.identity(step)
+    others = [part for part, stays in zip(parts, on_host, strict=True) if not stays]
+    step, _, *others = tf.identity_n([step, after_ids, *others])
+    return [step, *((ids if stays else others).pop(0) for stays in on_host)]
 
 
 def _merged(gradient: Gradient | None) -> Gradient | None:

@@ -144,15 +144,16 @@ class Sampler:
         """Creates `sampler_{name}`, a weight of `layer` for state of the sampler, not trained.
 
         `name` is unique within the sampler; `shape`, `dtype` and `initializer` are as in
-        `keras.layers.Layer.add_weight`. The weight is on the device of the layer's weights, or
-        with `on_host` on the CPU, for counters that decide what a step does. With a `shard` of
-        the classes, it has the shard's device, and a name with the shard's number. Raises a
-        ValueError if the `tf.distribute` strategy cannot create variables of this type.
+        `keras.layers.Layer.add_weight`. The weight is on the device of `layer.seed_state`,
+        which is the CPU with stock operations, or with `on_host` on the CPU, for counters that
+        decide what a step does. With a `shard` of the classes, it has the device of its rows,
+        and a name with the shard's number. Raises a ValueError if the `tf.distribute` strategy
+        cannot create variables of this type.
         """
         name = f"sampler_{name if shard is None else shard.name_of(name)}"
         anchor = layer.seed_state
-        if shard is not None and shard.device_anchor is not None:
-            anchor = shard.device_anchor
+        if shard is not None:  # a search structure, which is on the device of the rows
+            anchor = shard.device_anchor or getattr(shard, "embeddings", anchor)
         scope = devices.host_scope if on_host else devices.device_scope_of
         with scope(anchor), self._error_of_strategy(dtype):
             weight = layer.add_weight(
@@ -217,7 +218,9 @@ class Sampler:
             values = self.draw_after(tf.cast(previous, tf.int64), labels, layer)
         else:
             values = self.draw(features, labels, layer)
-        return tf.nest.map_structure(tf.stop_gradient, values)
+        on_host = contextlib.nullcontext() if self.searches else devices.host_ids_scope()
+        with on_host:
+            return tf.nest.map_structure(tf.stop_gradient, values)
 
     def prepare(self, layer: ClassLayer) -> None:
         """Updates the state before each draw, e.g. counts steps or rebuilds tables."""

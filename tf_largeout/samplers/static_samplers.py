@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean
+from tf_largeout.ops import devices
 from tf_largeout.ops.sampling_ops import (
     log_uniform_sample,
     own_log_uniform_draws,
@@ -119,12 +120,13 @@ class StaticSampler(Sampler):
         self, features: tf.Tensor | None, labels: tf.Tensor, layer: ClassLayer
     ) -> SampledValues:
         seed = layer.next_seed()
-        if self.shared:
-            return SampledValues(*self.draw_shared(labels, seed))
-        ids = self.draw_own(tf.shape(labels)[0], seed)
-        _, counts, _ = self.draw_shared(tf.concat([labels, ids], axis=1), seed)
-        num_labels = tf.shape(labels)[1]
-        return SampledValues(ids, counts[:, :num_labels], counts[:, num_labels:])
+        with devices.host_ids_scope():
+            if self.shared:
+                return SampledValues(*self.draw_shared(labels, seed))
+            ids = self.draw_own(tf.shape(labels)[0], seed)
+            _, counts, _ = self.draw_shared(tf.concat([labels, ids], axis=1), seed)
+            num_labels = tf.shape(labels)[1]
+            return SampledValues(ids, counts[:, :num_labels], counts[:, num_labels:])
 
     def get_config(self) -> Config:
         config = {**super().get_config(), "unique": self.unique}

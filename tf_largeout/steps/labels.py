@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.filtered_top_k import class_ids
+from tf_largeout.ops import devices
 from tf_largeout.types import TensorLike
 
 _EXCLUDED = -(2**62)
@@ -92,7 +93,8 @@ class Labels:
     @functools.cached_property
     def counted(self) -> tf.Tensor:
         """Bool `[B]`: which examples count in means, those with a label."""
-        return tf.reduce_any(self.ids >= 0, axis=-1)
+        with devices.host_ids_scope():
+            return tf.reduce_any(self.ids >= 0, axis=-1)
 
     def without(self, excluded: tf.Tensor) -> "Labels":
         """Returns the labels with more excluded classes, int64 `[B, n]`, in further columns."""
@@ -134,16 +136,17 @@ def as_labels(
     wrong static shape or dtype raises a ValueError; wrong dynamic shapes, ids out of range and
     multi-hot labels a `tf.errors.InvalidArgumentError`.
     """
-    weights = None
-    if takes_soft_targets and isinstance(y_true, tf.SparseTensor):
-        y_true, weights = as_target_matrix(y_true, features, num_classes)
-    matrix = _as_matrix(integer_ids(y_true), features)
-    ids, excluded = (matrix, None) if matrix.shape[1] == 1 else _split(matrix)
-    if ignore_class is not None:
-        ids = tf.where(ids == ignore_class, tf.constant(-1, tf.int64), ids)
-    ids = checks.passed(_id_checks(matrix, ids, excluded, num_classes), ids)
-    if weights is not None:
-        weights = tf.where(ids >= 0, tf.reshape(weights, tf.shape(ids)), 0)
+    weights, shape = None, tf.shape(features)
+    with devices.host_ids_scope():
+        if takes_soft_targets and isinstance(y_true, tf.SparseTensor):
+            y_true, weights = as_target_matrix(y_true, features, num_classes)
+        matrix = _as_matrix(integer_ids(y_true), features, shape)
+        ids, excluded = (matrix, None) if matrix.shape[1] == 1 else _split(matrix)
+        if ignore_class is not None:
+            ids = tf.where(ids == ignore_class, tf.constant(-1, tf.int64), ids)
+        ids = checks.passed(_id_checks(matrix, ids, excluded, num_classes), ids)
+        if weights is not None:
+            weights = tf.where(ids >= 0, tf.reshape(weights, tf.shape(ids)), 0)
     return Labels(ids, weights, excluded)
 
 
@@ -160,9 +163,10 @@ def excluded_ids(exclude: TensorLike, features: tf.Tensor, num_classes: int) -> 
             f"`exclude` must have a row of class ids for each example, shape "
             f"{(*features.shape[:-1], 'n')}, padded with -1. Received: shape {ids.shape}."
         )
-    ids = tf.reshape(ids, [-1, tf.shape(ids)[-1]])
-    ids = tf.maximum(ids, -1)
-    return checks.passed([_in_range("`exclude`", ids, num_classes)], ids)
+    with devices.host_ids_scope():
+        ids = tf.reshape(ids, [-1, tf.shape(ids)[-1]])
+        ids = tf.maximum(ids, -1)
+        return checks.passed([_in_range("`exclude`", ids, num_classes)], ids)
 
 
 def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
@@ -300,13 +304,14 @@ def first_occurrences(labels: tf.Tensor) -> tf.Tensor:
 
     Padding is False. It takes O(L log L) time and O(L) memory per example.
     """
-    if labels.shape[-1] == 1:
-        return labels >= 0
-    # `tf.math.top_k` breaks ties by position, so the earlier of equal labels comes first.
-    ordered, places = tf.math.top_k(labels, tf.shape(labels)[1])
-    repeats = tf.concat([ordered[:, :1] < -1, ordered[:, 1:] == ordered[:, :-1]], axis=1)
-    by_place = tf.sort(2 * places + tf.cast(repeats, tf.int32), axis=-1)
-    return (labels >= 0) & (by_place % 2 == 0)
+    with devices.host_ids_scope():
+        if labels.shape[-1] == 1:
+            return labels >= 0
+        # `tf.math.top_k` breaks ties by position, so the earlier of equal labels comes first.
+        ordered, places = tf.math.top_k(labels, tf.shape(labels)[1])
+        repeats = tf.concat([ordered[:, :1] < -1, ordered[:, 1:] == ordered[:, :-1]], axis=1)
+        by_place = tf.sort(2 * places + tf.cast(repeats, tf.int32), axis=-1)
+        return (labels >= 0) & (by_place % 2 == 0)
 
 
 def integer_ids(y_true: TensorLike) -> tf.Tensor:
@@ -339,8 +344,11 @@ def integer_ids(y_true: TensorLike) -> tf.Tensor:
     return tf.where(ids < 0, tf.int64.max, ids) if labels.dtype == tf.uint64 else ids
 
 
-def _as_matrix(labels: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
-    """Returns labels as int64 `[B, L]`, with as many rows as the features have positions."""
+def _as_matrix(labels: tf.Tensor, features: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
+    """Returns labels as int64 `[B, L]`, with as many rows as the features have positions.
+
+    `sizes` is `tf.shape(features)`.
+    """
     rank, width = features.shape.rank - 1, None
     if labels.shape.rank is not None:
         several = labels.shape.rank == features.shape.rank
@@ -352,11 +360,11 @@ def _as_matrix(labels: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
         width = labels.shape[-1] if several else 1
     known = labels.shape.rank is not None and labels.shape[:rank].is_fully_defined()
     if not (known and features.shape[:-1].is_fully_defined()):
-        shape, expected = tf.shape(labels), tf.shape(features)[:-1]
+        shape, expected = tf.shape(labels), sizes[:-1]
         padded = tf.concat([shape, tf.fill([rank], -1)], axis=0)[:rank]
         fits = tf.reduce_all(padded == expected) & (tf.size(shape) <= rank + 1)
         message = [_expected_shape(features), "Received labels of shape", shape]
-        message += ["for features", tf.shape(features)]
+        message += ["for features", sizes]
         labels = checks.passed([checks.require(fits, message)], labels)
     shape = tf.concat([tf.shape(labels), [1]], axis=0)  # a width of 1 where rank is equal
     matrix = tf.reshape(labels, [tf.reduce_prod(shape[:rank]), shape[rank]])

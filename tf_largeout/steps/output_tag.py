@@ -18,6 +18,7 @@ import tensorflow as tf
 from tf_largeout import checks
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.keras_internals import is_symbolic, mask_of
+from tf_largeout.ops import devices
 from tf_largeout.sampled_values import HeadAndTail, Sample, SampledValues
 from tf_largeout.steps.labels import Labels, SelectedRows, as_labels
 from tf_largeout.steps.step import SampledStep, Step, StepLoss
@@ -78,6 +79,8 @@ class Head:
     """What the steps of an output layer need of it, and what its sampler gets as `layer`.
 
     `seed_state`, int64 `[2]`, has the seed and the number of draws; None without a sampler.
+    `raises` is whether steps check values of the model, and raise errors. They do not if the
+    layer is on a GPU, by stock operations, because each step would wait for the GPU.
     """
 
     name: str
@@ -85,6 +88,7 @@ class Head:
     ranking: Ranking
     sampler: StepSampler | None = None
     seed_state: keras.Variable | None = None
+    raises: bool = True
 
     @property
     def num_classes(self) -> int:
@@ -93,9 +97,10 @@ class Head:
     def next_seed(self) -> tf.Tensor:
         """Returns two int64 numbers that differ at each call and on each replica."""
         state: Any = self.seed_state
-        seed = tf.identity(state.value)
-        state.assign(seed + [0, 1])
-        return seed + [replica_id() << 32, 0]
+        with devices.host_ids_scope():
+            seed = tf.identity(state.value)
+            state.assign(seed + [0, 1])
+            return seed + [replica_id() << 32, 0]
 
 
 class Selection(NamedTuple):
@@ -131,13 +136,22 @@ class OutputTag:
 
     @functools.cached_property
     def flat_features(self) -> tf.Tensor:
-        """The input of the layer as `[B, dim]`, checked to be finite."""
+        """The input of the layer as `[B, dim]`; if the head `raises`, checked to be finite."""
         message = (
             f"The features that enter layer '{self.head.name}' must be finite. If they were "
             "finite in earlier steps, lower the learning rate of the model or of the layer"
         )
-        features = checks.finite(self.features, message)
+        features = self.features
+        if self.head.raises:
+            features = checks.finite(features, message)
         return tf.reshape(features, [-1, features.shape[-1]])
+
+    def counted(self, labels: Labels) -> tf.Tensor:
+        """Returns `labels.counted` by position, bool like the features without `dim`."""
+        sizes = tf.shape(self.features)[:-1]
+        with devices.host_ids_scope():  # a GPU would copy bools to the host and back
+            counted = tf.reshape(labels.counted, sizes)
+            return tf.ensure_shape(counted, self.features.shape[:-1])
 
     @functools.cached_property
     def queries(self) -> tf.Tensor:
@@ -173,7 +187,10 @@ class OutputTag:
         key = "step", id(labels), id(counted)
         found = self.shared.get(key)
         if found is None or (sampled and not found.has_sample):
-            rows = SelectedRows.where(counted) if self.features.shape.rank > 2 else None
+            rows = None
+            if self.features.shape.rank > 2:
+                with devices.host_ids_scope():
+                    rows = SelectedRows.where(counted)
             step = self.make_step(labels, rows, sampled)
             found = self.shared[key] = Selection(step, rows, sampled, counted)
         return found
@@ -204,7 +221,8 @@ class OutputTag:
     def _selected(self, labels: Labels, rows: SelectedRows) -> Labels:
         key = "selected", id(labels), id(rows)
         if key not in self.shared:
-            self.shared[key] = labels.take(rows), rows
+            with devices.host_ids_scope():
+                self.shared[key] = labels.take(rows), rows
         return self.shared[key][0]
 
 
@@ -252,11 +270,13 @@ class SampledTag(OutputTag):
                 f"labels [batch, time]. Received features of shape {self.features.shape}. Use "
                 "a `UnigramSampler` for data without sequences."
             )
-        first = tf.pad(labels.ids, [[0, 0], [0, 1]], constant_values=-1)[:, 0]
-        in_time = tf.reshape(first, tf.shape(self.features)[:-1])
-        is_first = tf.range(tf.shape(in_time)[-1]) == 0
-        none = tf.constant(-1, tf.int64)
-        return tf.reshape(tf.where(is_first, none, tf.roll(in_time, 1, axis=-1)), [-1])
+        sizes = tf.shape(self.features)[:-1]
+        with devices.host_ids_scope():
+            first = tf.pad(labels.ids, [[0, 0], [0, 1]], constant_values=-1)[:, 0]
+            in_time = tf.reshape(first, sizes)
+            is_first = tf.range(tf.shape(in_time)[-1]) == 0
+            none = tf.constant(-1, tf.int64)
+            return tf.reshape(tf.where(is_first, none, tf.roll(in_time, 1, axis=-1)), [-1])
 
 
 def _of_examples(sample: Sample, rows: SelectedRows) -> Sample:
@@ -264,9 +284,10 @@ def _of_examples(sample: Sample, rows: SelectedRows) -> Sample:
     if isinstance(sample, HeadAndTail):
         return HeadAndTail(*(_of_examples(part, rows) for part in sample))  # type: ignore[arg-type]
     ids, true_count, count = sample
-    if ids.shape.rank == 2:
-        ids, count = tf.gather(ids, rows.places), tf.gather(count, rows.places)
-    return SampledValues(ids, tf.gather(true_count, rows.places), count)
+    with devices.host_ids_scope():
+        if ids.shape.rank == 2:
+            ids, count = tf.gather(ids, rows.places), tf.gather(count, rows.places)
+        return SampledValues(ids, tf.gather(true_count, rows.places), count)
 
 
 def attached_tag(y_pred: Any) -> OutputTag | None:

@@ -17,7 +17,7 @@ from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, RowSc
 from tf_largeout.classes.row_sources import absolute_or_lowest as absolute_or_lowest
 from tf_largeout.classes.row_sources import joined
 from tf_largeout.keras_internals import NO_TRACE
-from tf_largeout.ops import candidate_ops, product_ops
+from tf_largeout.ops import candidate_ops, devices, product_ops
 from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, Sample, SampledValues
 from tf_largeout.steps.labels import Labels, first_occurrences
 
@@ -112,7 +112,7 @@ class Candidates(NamedTuple):
         the sampler searches and has no tail, a ValueError is raised: counts are unknown then.
         """
         of_labels = tf.where(first_occurrences(self.labels), function(self.true_logits), 0)
-        return tf.reduce_sum(of_labels, axis=1) + self.sum_over_others(function)
+        return row_sums(of_labels) + self.sum_over_others(function)
 
     def sum_over_others(self, function: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """Like `sum_over_classes`, without the labels of the example."""
@@ -127,7 +127,7 @@ class Candidates(NamedTuple):
         logits = self._replace(remove_accidental_hits=True).logits()
         has_effect = logits > logits.dtype.min
         values = function(tf.where(has_effect, logits, 0)) * tf.exp(-self.log_counts())
-        return tf.reduce_sum(tf.where(has_effect, values, 0), axis=1)
+        return row_sums(tf.where(has_effect, values, 0))
 
     def ranks(self, absolute: bool = False) -> tf.Tensor:
         """Returns int64 `[B, L]`, the rank of each label among the candidates of its example.
@@ -200,9 +200,11 @@ def score_candidates(
     for one in parts:
         is_own = one.sampled_candidates.shape.rank == 2
         (own if is_own else shared).append(one.sampled_candidates)
-    own_logits, rows, biases = class_matrix.dots_and_rows(
-        features, tf.concat(own, axis=1), tf.concat([*shared, tf.zeros([0], tf.int64)], axis=0)
-    )
+    # Without an op for one part: a GPU with stock operations needs the ids on the host.
+    own_ids = own[0] if len(own) == 1 else tf.concat(own, axis=1)
+    none = [tf.zeros([0], tf.int64)]
+    shared_ids = shared[0] if len(shared) == 1 else tf.concat(shared or none, axis=0)
+    own_logits, rows, biases = class_matrix.dots_and_rows(features, own_ids, shared_ids)
     if compute_dtype == "bfloat16":
         of_op = tf.cast(features, tf.float32), rows
         products = product_ops.rounded_product(*of_op, transpose_b=True)
@@ -332,7 +334,8 @@ class Step:
                 scores = scorer.ranked_scores(self.features, columns)
                 return ranks_without(among_all, scores, labels, self.num_classes)
 
-            has_any = tf.reduce_any(excluded >= 0)
+            with devices.host_ids_scope():
+                has_any = tf.reduce_any(excluded >= 0)
             return tf.cond(has_any, among_the_rest, lambda: among_all)
 
         return ClassStatistics(found.log_partition, found.true_logits, ranks)
@@ -490,6 +493,14 @@ def ranks_without(
     unranked = tf.constant(num_classes, tf.int64)
     has_rank = (ranks < unranked) & ~are_among(labels.ids, labels.excluded)
     return tf.where(has_rank, ranks - above, unranked)
+
+
+def row_sums(values: tf.Tensor) -> tf.Tensor:
+    """Returns `tf.reduce_sum(values, axis=-1)`, with a gradient that does not wait for a GPU.
+
+    Without `keepdims`, TensorFlow computes a shape for the gradient in the memory of the GPU.
+    """
+    return tf.squeeze(tf.reduce_sum(values, axis=-1, keepdims=True), axis=-1)
 
 
 def mean_over(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

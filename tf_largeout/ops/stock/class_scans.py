@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout.ops import places
 from tf_largeout.ops.stock import errors, products, tables
 
 _NUMBERS_OF_A_BLOCK, _LEAST_IN_BLOCK = 2**22, 64
@@ -78,27 +79,33 @@ class _Classes:
     def biases(self, ids: tf.Tensor) -> tf.Tensor | float:
         return tables.gather(self._bias[0], ids) if self._bias else 0.0
 
-    def block_size(self) -> tf.Tensor:
-        """Returns the number of classes of a block, an int64 scalar."""
-        batch, dim = tf.unstack(tf.shape(self.features, tf.int64))
+    def blocks(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the number of classes of a block, and the number of blocks, int32 scalars.
+
+        A GPU has int32 scalars in host memory, so that a loop does not wait for it.
+        """
+        batch, dim = tf.unstack(tf.shape(self.features))
         size = _NUMBERS_OF_A_BLOCK // tf.maximum(tf.maximum(batch, dim), 1)
-        return tf.minimum(tf.maximum(size, _LEAST_IN_BLOCK), self.count)
+        last = tf.cast(self.count - 1, tf.int32)  # there are at most 2^31 classes
+        size = tf.minimum(tf.maximum(size, _LEAST_IN_BLOCK) - 1, last) + 1
+        return size, last // size + 1
 
     def fold(self, function: Callable[[Any, _Block], Any], state: Any) -> Any:
         """Calls `function(state, block)` for all blocks in turn; returns the last state."""
-        size = self.block_size()
-        places = tf.range(size)
+        size, num_blocks = self.blocks()
+        offsets = tf.cast(tf.range(size), tf.int64)
 
-        def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
-            exists = places < self.count - first
-            ids = tf.minimum(first + places, self.count - 1)
+        def next_block(number: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
+            first = tf.cast(number * size, tf.int64)
+            exists = offsets < self.count - first
+            ids = tf.minimum(first + offsets, self.count - 1)
             rows = self.rows(ids)
             logits = tf.matmul(self.features, rows, transpose_b=True) + self.biases(ids)
             logits = tf.where(exists, logits, -float("inf"))
-            return first + size, function(state, _Block(ids, exists, rows, logits))
+            return number + 1, function(state, _Block(ids, exists, rows, logits))
 
-        start = (tf.constant(0, tf.int64), state)
-        going = lambda first, _: first < self.count  # noqa: E731
+        start = (tf.constant(0), state)
+        going = lambda number, _: number < num_blocks  # noqa: E731
         return tf.while_loop(going, next_block, start, parallel_iterations=1)[1]
 
     def label_logits(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -169,7 +176,7 @@ def largeout_class_statistics(
         is_finite = tf.reduce_all(tf.math.is_finite(features), axis=1)
         log_partition = tf.where(is_finite, log_partition, float("nan"))
         has_rank = (labels >= 0) & (logits > -float("inf"))
-        ranks = tf.where(has_rank, ranks, classes.count)
+        ranks = tf.where(has_rank, ranks, tf.cast(classes.count, tf.int64))
 
         def gradient(d_log_partition: tf.Tensor, d_logits: tf.Tensor, _: Any) -> list[Any]:
             _check_gradient(unit_length)
@@ -237,9 +244,8 @@ def largeout_class_softmax_gradient(
     is_used = (weights != 0) | tf.reduce_any(label_weights != 0, axis=1)
     features = tf.where(is_used[:, tf.newaxis], features, 0.0)
     classes = _Classes(features, embeddings, bias, compute_type)
-    size = classes.block_size()
-    blocks = tf.cast(-(-classes.count // size), tf.int32)
-    d_rows, d_biases = (tf.TensorArray(tf.float32, blocks) for _ in range(2))
+    _, num_blocks = classes.blocks()
+    d_rows, d_biases = (tf.TensorArray(tf.float32, num_blocks) for _ in range(2))
     log_partition = tf.convert_to_tensor(log_partition)[:, tf.newaxis]
     weights = weights[:, tf.newaxis]
 
@@ -289,9 +295,11 @@ def largeout_class_top_k(
     features = errors.all_true(tf.math.is_finite(features), features, message, features)
     last = errors.static_number(classes.count) or "the number of classes"
     message = f"k must be in [1, {last}], got {{number}}"
-    k = tf.convert_to_tensor(k, tf.int64)
-    k = errors.all_true((k >= 1) & (k <= classes.count), k, message, k)
-    k = tf.cast(k, tf.int32)
+    known = errors.static_number(k)
+    with places.host_scope():
+        k = tf.convert_to_tensor(k if known is None else known, tf.int64)
+        k = errors.all_true((k >= 1) & (k <= classes.count), k, message, k)
+        k = tf.cast(k, tf.int32)
     shape = [tf.shape(features)[0], k]
     nothing = (tf.fill(shape, -float("inf")), tf.zeros(shape, tf.int64))
 
@@ -306,8 +314,8 @@ def largeout_class_top_k(
         ids = block.ids + classes.count * kinds
         scores = tf.concat([best[0], scores], axis=1)
         ids = tf.concat([best[1], ids], axis=1)
-        scores, places = tf.math.top_k(scores, k)
-        ids = tf.gather(ids, places, batch_dims=1)
+        scores, best_of = tf.math.top_k(scores, k)
+        ids = tf.gather(ids, best_of, batch_dims=1)
         return tf.ensure_shape(scores, best[0].shape), tf.ensure_shape(ids, best[1].shape)
 
     scores, ids = classes.fold(add, nothing)

@@ -1,7 +1,7 @@
 """Errors of the ops: with the texts of the op library where an error costs nothing.
 
 A compiled step and a GPU cannot raise errors. There the functions below do nothing, and the ops
-change no variable or return NaN.
+change no variable or return NaN. With a GPU, numbers on the host are still checked.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import checks
+from tf_largeout.ops import places
 
 _PLACES = {0: "", 1: "position {}", 2: "example {}, column {}"}
 
@@ -98,15 +99,16 @@ def all_true(
             example = f"example {where[0]}" if where else ""
             index = ", ".join(map(str, where))
             fail(message.format(number=number, place=place, example=example, index=index), kind)
-    elif not tf.config.list_logical_devices("GPU"):
+    elif not places.first_gpu() or places.are_on_host(good):
         text = message.format(number="\0", place="some place", example="an example", index="?")
         data = text.split("\0")
-        if len(data) > 1:
-            lowest = tf.constant(numbers.dtype.min, numbers.dtype)
-            data.insert(1, tf.reduce_max(tf.where(good, lowest, numbers)))
-        # `tf.debugging.Assert` would add a `tf.cond`.
-        check = tf.raw_ops.Assert(condition=tf.reduce_all(good), data=data)
-        return checks.passed([check], tensor)
+        with places.scope_of(good):
+            if len(data) > 1:
+                lowest = tf.constant(numbers.dtype.min, numbers.dtype)
+                data.insert(1, tf.reduce_max(tf.where(good, lowest, numbers)))
+            # `tf.debugging.Assert` would add a `tf.cond`.
+            check = tf.raw_ops.Assert(condition=tf.reduce_all(good), data=data)
+            return checks.passed([check], tensor)
     return tensor
 
 
@@ -121,11 +123,12 @@ def class_ids(
     limit = static_number(num_classes) or "the number of classes"
     padding = ", or -1 for padding" if allow_padding else ""
     message = f"{name} must be class ids in [0, {limit}){padding}, got {{number}} at {{place}}"
-    inside = (ids >= (-1 if allow_padding else 0)) & (ids < num_classes)
+    with places.scope_of(ids):
+        inside = (ids >= (-1 if allow_padding else 0)) & (ids < num_classes)
     return all_true(inside, ids, message, ids)
 
 
 def static_number(scalar: Any) -> int | None:
     """Returns the value of a scalar if it is known when the step is traced, else None."""
-    number = tf.get_static_value(scalar)
+    number = tf.get_static_value(scalar) if tf.is_tensor(scalar) else scalar
     return None if number is None else int(number)

@@ -37,25 +37,27 @@ def _bits(seed: tf.Tensor, first_draw: int, num_draws: int) -> tf.Tensor:
 
 
 def bits_of_rows(seed: tf.Tensor, rows: tf.Tensor, num_columns: tf.Tensor) -> tf.Tensor:
-    """Returns 16 bits per element of rows of a table, int32 `[n, num_columns]`.
+    """Returns 16 bits per element of rows of a table, uint32 `[n, num_columns]`.
 
     Blocks of 64 columns take 8 draws: column 8 p + i takes the p-th 16 bits of draw i.
     """
-    blocks = tf.cast(-(-num_columns // _COLUMNS_OF_BLOCK), tf.int64)
-    draws = tf.cast(rows, tf.int64)[:, tf.newaxis] * blocks + tf.range(blocks)
+    # Sizes are int32 and numbers int64: a GPU has all int32 of such sums in host memory.
+    num_blocks = -(-num_columns // _COLUMNS_OF_BLOCK)
+    blocks = tf.cast(tf.range(num_blocks), tf.int64)
+    draws = tf.cast(rows, tf.int64)[:, tf.newaxis] * tf.cast(num_blocks, tf.int64) + blocks
     draws = 8 * draws[..., tf.newaxis] + tf.range(8, dtype=tf.int64)
     halves = []
     for word in _words(tf.cast(seed, tf.uint64), tf.cast(draws, tf.uint64)):
         word = tf.cast(word, tf.int64)
-        halves += [tf.cast(word % 2**16, tf.int32), tf.cast(word // 2**16, tf.int32)]
+        halves += [word % 2**16, word // 2**16]
     bits = tf.stack(halves, axis=2)  # [n, blocks, 8 parts, 8 draws]
-    size = tf.stack([tf.shape(rows)[0], tf.cast(blocks, tf.int32) * _COLUMNS_OF_BLOCK])
-    return tf.reshape(bits, size)[:, :num_columns]
+    size = tf.stack([tf.shape(rows)[0], num_blocks * _COLUMNS_OF_BLOCK])
+    return tf.cast(tf.reshape(bits, size)[:, :num_columns], tf.uint32)
 
 
 def _words(seed: tf.Tensor, draws: tf.Tensor) -> list[tf.Tensor]:
     """Returns the four words of 32 bits of draws, uint64 like `draws`."""
-    seeds = tf.unstack(seed)
+    seeds = seed[0], seed[1]
     counter = [_low_half(draws), _high_half(draws), *(_high_half(one) for one in seeds)]
     key = [_low_half(one) for one in seeds]
     for _ in range(10):

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout.ops import places
 from tf_largeout.ops.stock import errors, tables
 from tf_largeout.ops.stock.rows import largeout_merge_rows
 
@@ -31,11 +32,13 @@ def largeout_row_dots(
     num_classes = tables.num_rows(embeddings)
     ids = errors.class_ids(ids, num_classes, "ids")
     shared_ids = errors.class_ids(shared_ids, num_classes, "shared_ids", allow_padding=False)
-    is_class = ids != -1
     # One gather reads all rows: XLA copies a table if its update does not depend on each read.
-    own_ids = tf.reshape(tf.where(is_class, ids, 0), [-1])
-    read_ids = tf.concat([shared_ids, own_ids], axis=0)
-    exists = (read_ids >= 0) & (read_ids < num_classes)
+    with places.scope_of(ids, shared_ids):
+        is_class = ids != -1
+        own_ids = tf.reshape(tf.where(is_class, ids, 0), [-1])
+        read_ids = tf.concat([shared_ids, own_ids], axis=0)
+        exists = (read_ids >= 0) & (read_ids < num_classes)
+        row_ids = tf.concat([tf.reshape(ids, [-1]), shared_ids], axis=0)
     num_shared = tf.size(shared_ids)
 
     # Handles are read from the outer scope: as arguments they lose their dtype and shape.
@@ -65,13 +68,12 @@ def largeout_row_dots(
             for d_bias in d_biases:  # the last column
                 d_bias = tf.concat([tf.reshape(d_logits, [-1]), d_bias], axis=0)
                 d_rows = tf.concat([d_rows, _column(d_bias)], axis=1)
-            all_ids = tf.concat([tf.reshape(ids, [-1]), shared_ids], axis=0)
-            d_rows, row_ids = largeout_merge_rows(d_rows, all_ids)
+            d_rows, merged_ids = largeout_merge_rows(d_rows, row_ids)
             shape = tables.shape_of(embeddings)
             slices = [d_rows[:, :-1], d_rows[:, -1]] if d_biases else [d_rows]
             return [
                 tf.linalg.matvec(own, d_logits, transpose_a=True),
-                *(tf.IndexedSlices(x, row_ids, shape[: x.shape.rank]) for x in slices),
+                *(tf.IndexedSlices(x, merged_ids, shape[: x.shape.rank]) for x in slices),
             ]
 
         return (logits, shared, *shared_biases), gradient

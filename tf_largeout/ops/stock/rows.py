@@ -14,16 +14,22 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tf_largeout.ops import places
 from tf_largeout.ops.stock import errors, philox, tables
 
 _PADDING = -1
 _MOST_FINITE = float(tf.bfloat16.max)
+_HIGH_HALF = 2**32 - 2**16
 
 
 def largeout_merge_rows(values: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Sums rows `[n, ...]` of equal ids `[n]`; returns n rows and ids."""
     merged = _merge(values, ids)
-    return merged.values, tf.where(merged.is_row, merged.ids, tf.reduce_max(merged.ids))
+    with places.scope_of(merged.ids):
+        highest = tf.reduce_max(tf.cast(merged.ids, tf.int64))
+        return merged.values, tf.where(
+            merged.is_row, merged.ids, tf.cast(highest, merged.ids.dtype)
+        )
 
 
 class _Merged(NamedTuple):
@@ -40,30 +46,55 @@ def _merge(values: tf.Tensor, ids: tf.Tensor) -> _Merged:
         errors.fail(
             f"values must have one row per id, but are {values.shape} for {ids.shape[0]} ids"
         )
-    message = "ids[{index}] = {number} is not a row: expected 0 <= id"
-    ids = errors.all_true(ids >= _PADDING, ids, message, ids)
-    keys = tf.where(ids != _PADDING, ids, ids.dtype.max)  # padding comes last
-    order = tf.argsort(keys, stable=True)
-    keys = tf.gather(keys, order)
-    is_first = tf.concat([tf.ones_like(keys[:1], tf.bool), keys[1:] != keys[:-1]], axis=0)
-    segments = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
+    order = _order(ids)
     count = tf.size(ids)
-    sums = tf.math.unsorted_segment_sum(tf.gather(values, order), segments, count)
-    unused = tf.fill([count], tf.constant(ids.dtype.max, ids.dtype))
-    merged = tf.tensor_scatter_nd_update(unused, segments[:, tf.newaxis], keys)
-    is_row = merged != ids.dtype.max
-    values = tf.where(_column(is_row, sums), sums, 0.0)
-    return _Merged(values, tf.where(is_row, merged, _PADDING), is_row)
+    sums = tf.math.unsorted_segment_sum(tf.gather(values, order.places), order.segments, count)
+    values = tf.where(_column(order.is_row, sums), sums, 0.0)
+    return _Merged(values, order.ids, order.is_row)
+
+
+class _Order(NamedTuple):
+    """How rows are merged: row `places[i]` is added to row `segments[i]` of the result.
+
+    The others are those of `_Merged`. If the ids are on the host, all are, so that no step on a
+    GPU waits for them.
+    """
+
+    places: tf.Tensor
+    segments: tf.Tensor
+    ids: tf.Tensor
+    is_row: tf.Tensor
+
+
+def _order(ids: tf.Tensor) -> _Order:
+    message, dtype = "ids[{index}] = {number} is not a row: expected 0 <= id", ids.dtype
+    with places.scope_of(ids):
+        if places.first_gpu():  # it has int32 in host memory
+            ids = tf.cast(ids, tf.int64)
+        ids = errors.all_true(ids >= _PADDING, ids, message, ids)
+        keys = tf.where(ids != _PADDING, ids, ids.dtype.max)  # padding comes last
+        order = tf.argsort(keys, stable=True)
+        keys = tf.gather(keys, order)
+        is_first = tf.concat([tf.ones_like(keys[:1], tf.bool), keys[1:] != keys[:-1]], axis=0)
+        # In int64, which a GPU computes in its own memory, unlike int32.
+        segments = tf.cumsum(tf.cast(is_first, tf.int64)) - 1
+        unused = tf.fill(tf.shape(ids), tf.constant(ids.dtype.max, ids.dtype))
+        merged = tf.tensor_scatter_nd_update(unused, segments[:, tf.newaxis], keys)
+        is_row = merged != ids.dtype.max
+        merged = tf.cast(tf.where(is_row, merged, _PADDING), dtype)
+        return _Order(order, segments, merged, is_row)
 
 
 def largeout_check_row_ids(ids: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
     """Returns ids `[n]`; raises an error for an id out of range, where errors can be raised."""
     ids = tf.convert_to_tensor(ids)
-    num_rows = tf.cast(num_rows, ids.dtype)
     static = errors.static_number(num_rows)
     limit = "the number of rows" if static is None else static
     message = f"ids[{{index}}] = {{number}} is not a row: expected 0 <= id < {limit}"
-    return errors.all_true((ids >= _PADDING) & (ids < num_rows), ids, message, ids)
+    with places.scope_of(ids):  # a known number is a constant of the same place
+        end = tf.cast(num_rows if static is None else static, ids.dtype)
+        inside = (ids >= _PADDING) & (ids < end)
+    return errors.all_true(inside, ids, message, ids)
 
 
 def largeout_row_adam(
@@ -199,13 +230,14 @@ class _Update:
             errors.check_shape(one, "rounding", 2)
         values, ids = tf.convert_to_tensor(values, tf.float32), tf.convert_to_tensor(ids)
         errors.check_shape(values, "values", *ids.shape, *self._shape[1:])
-        num_rows = tf.cast(tables.num_rows(variable), ids.dtype)
+        num_rows = tables.num_rows(variable)
         sums, ids, self._is_row = _merge(values, largeout_check_row_ids(ids, num_rows))
-        self._ids = tf.where(self._is_row, ids, tf.maximum(ids[:1], 0))
         self._rounding = rounding
         self._variable = variable
-        inside = (self._ids >= 0) & (self._ids < num_rows)
-        self._may_write = tf.reduce_any(self._is_row) & tf.reduce_all(inside)
+        with places.scope_of(ids):
+            self._ids = tf.where(self._is_row, ids, tf.maximum(ids[:1], 0))
+            inside = (self._ids >= 0) & (self._ids < tf.cast(num_rows, ids.dtype))
+            self._may_write = tf.reduce_any(self._is_row) & tf.reduce_all(inside)
         self.gradient = self._repeat_first(sums)
 
     def read(
@@ -241,7 +273,8 @@ class _Update:
         """Rounds rows to bfloat16 at random; see `core/base/bfloat16_rows.h`."""
         flat = tf.reshape(rows, [tf.shape(rows)[0], -1])
         noise = philox.bits_of_rows(self._rounding[0], self._ids, tf.shape(flat)[1])
-        bits = tf.bitwise.bitwise_and(tf.bitcast(flat, tf.int32) + noise, -(2**16))
+        bits = tf.bitcast(flat, tf.uint32) + noise
+        bits = tf.bitwise.bitwise_and(bits, tf.constant(_HIGH_HALF, tf.uint32))
         rounded = tf.clip_by_value(tf.bitcast(bits, tf.float32), -_MOST_FINITE, _MOST_FINITE)
         rounded = tf.where(abs(flat) > _MOST_FINITE, tf.sign(flat) * _MOST_FINITE, rounded)
         rounded = tf.where(tf.math.is_finite(flat), rounded, flat)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tf_largeout.keras_internals import variable_of_handle
+from tf_largeout.ops import places
 from tf_largeout.ops.stock import errors
 
 
@@ -42,9 +43,11 @@ def shape_of(handle: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.VariableShape(input=handle, out_type=tf.int64)
 
 
-def num_rows(handle: tf.Tensor) -> tf.Tensor:
-    """Returns the number of rows of the variable, an int64 scalar."""
-    return shape_of(handle)[0]
+def num_rows(handle: tf.Tensor) -> tf.Tensor | int:
+    """Returns the number of rows of the variable: an int, or int64 if the step knows it."""
+    static = static_shape(handle)
+    known = static[0] if static.rank else None  # a constant would be on the GPU
+    return shape_of(handle)[0] if known is None else known
 
 
 def check(
@@ -82,9 +85,16 @@ def gather(handle: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
     An id out of range is an error on a CPU. On a GPU its row is 0, and a compiled step reads
     another row: callers that allow such ids must mask the results.
     """
+    ids = _wide(ids)
     return tf.raw_ops.ResourceGather(resource=handle, indices=ids, dtype=dtype_of(handle))
 
 
 def scatter(handle: tf.Tensor, ids: tf.Tensor, rows: tf.Tensor) -> tf.Operation | None:
     """Sets rows of a variable, in place. Equal ids must have equal rows."""
-    return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=ids, updates=rows)
+    return tf.raw_ops.ResourceScatterUpdate(resource=handle, indices=_wide(ids), updates=rows)
+
+
+def _wide(ids: tf.Tensor) -> tf.Tensor:
+    """Returns ids as int64: with int32, a GPU multiplies them by the width in 32 bits."""
+    with places.scope_of(ids):
+        return tf.cast(ids, tf.int64)

@@ -370,4 +370,5 @@ class TopKSampler(HardNegativeSampler):
     def search(self, features: tf.Tensor, labels: tf.Tensor, layer: ClassLayer) -> tf.Tensor:
         k = min(self.num_searched, self.num_classes)
         _, ids = layer.class_matrix.top_k(features, k)
-        return tf.pad(ids, [[0, 0], [0, self.num_searched - k]], constant_values=-1)
+        padding = tf.fill([tf.shape(ids)[0], self.num_searched - k], tf.constant(-1, tf.int64))
+        return tf.concat([ids, padding], axis=1)  # a GPU has no kernel for tf.pad of int64

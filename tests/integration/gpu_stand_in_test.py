@@ -1,0 +1,42 @@
+"""Training on a GPU with stock operations; a second CPU device stands in for the GPU."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks.harness.gpu_models import cases
+from tests.slow import slow_but
+from tf_largeout.ops import devices, places
+
+STAND_IN = "CPU:1"
+CASES = cases()
+
+pytestmark = pytest.mark.skipif(
+    not devices.runs_stock(), reason="needs the stock operations: LARGEOUT_OPS=stock"
+)
+
+
+def trained(case, weights):
+    """Returns the model and losses, the result of `evaluate`, and weights after some steps."""
+    model = case.build()
+    model.set_weights(weights)
+    x, y = case.batch()
+    losses = [model.train_on_batch(x, y) for _ in range(3)]
+    exact = model.evaluate(x, y, batch_size=len(y), verbose=0)
+    logits = model.predict(x, verbose=0)
+    return model, [losses, exact, logits, *(one.numpy() for one in model.weights)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    slow_but(["uniform", "unigram", "RowwiseAdagrad", "SoftmaxLoss", "sequence"], CASES),
+)
+def test_training_on_a_gpu_equals_that_on_the_cpu(name):
+    weights = CASES[name].build().get_weights()
+    _, expected = trained(CASES[name], weights)
+    with places.stand_in(STAND_IN), tf.device(STAND_IN):
+        model, found = trained(CASES[name], weights)
+        variables = [*model.trainable_variables, *model.optimizer.variables[1:]]
+        assert all(map(devices.is_on_gpu, variables))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
