@@ -17,13 +17,18 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.keras_internals import all_layers, slot_of
 from tf_largeout.layers import LargeOutput
 from tf_largeout.steps.labels import Labels
-from tf_largeout.steps.output_tag import Head, SampledTag, StepSampler, attached_tag
+from tf_largeout.steps.output_tag import (
+    LARGEST_COUNTER,
+    Head,
+    SampledTag,
+    StepSampler,
+    attached_tag,
+)
 from tf_largeout.steps.step import Candidates, absolute_or_lowest, score_candidates
 
 __all__ = ["ExactMetrics", "ModelCheckpoint", "SamplerHealth"]
 
 _ROWS_AT_ONCE = 65536
-_LARGEST_COUNTER = 1024  # numbers; a draw changes the seed and counters, which are small
 
 
 class ExactMetrics(keras.callbacks.Callback):
@@ -245,7 +250,7 @@ class SamplerHealth(keras.callbacks.Callback):
             (weight, weight.numpy())
             for layer in layers
             for weight in layer.non_trainable_variables
-            if math.prod(weight.shape) <= _LARGEST_COUNTER
+            if math.prod(weight.shape) <= LARGEST_COUNTER
         ]
         strategy = self.model.distribute_strategy
         with strategy.scope():

@@ -145,6 +145,8 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         if tag is None:
             losses = tf.reduce_sum(y_pred, axis=-1)  # a placeholder: Keras infers shapes
         else:
+            is_compiled = tf.inside_function() and running_step().is_compiled
+            counters = tag.counters() if is_compiled else []
             checked = [labels.ids, tag.flat_features]
             checked += [] if sample_weight is None else [sample_weight]
             with tf.control_dependencies(checked):  # before a sampler changes its state
@@ -154,6 +156,16 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
                 if selected.rows is not None:
                     losses = selected.rows.put_back(losses)
             losses = _by_position(losses, tag)
+            if is_compiled:  # it cannot raise errors: see `checks`
+                is_valid = tag.are_valid(labels)
+                losses = checks.valid_only_if(is_valid, losses)
+                mask |= ~is_valid
+                if sample_weight is not None:
+                    sample_weight = checks.valid_only_if(is_valid, sample_weight)
+                    is_valid &= checks.are_all_finite([sample_weight])
+                is_valid &= checks.are_all_finite([losses])
+                for variable, before in counters:
+                    variable.assign(tf.where(is_valid, variable.value, before))
         if mask is not None:
             set_mask(losses, mask)
         return super().__call__(losses, losses, sample_weight)

@@ -9,6 +9,7 @@ true logits.
 
 import dataclasses
 import functools
+import math
 import threading
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -17,13 +18,14 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.keras_internals import is_symbolic, mask_of
+from tf_largeout.keras_internals import is_symbolic, mask_of, running_step
 from tf_largeout.sampled_values import HeadAndTail, Sample, SampledValues
 from tf_largeout.steps.labels import Labels, SelectedRows, as_labels
 from tf_largeout.steps.step import SampledStep, Step, StepLoss
 from tf_largeout.types import Config, TensorLike
 from tf_largeout.variables.replicas import replica_id
 
+LARGEST_COUNTER = 1024  # numbers in a weight that counts steps; others are tables of a sampler
 _ATTRIBUTE = "_largeout_tag"
 _scopes = threading.local()
 
@@ -162,6 +164,25 @@ class OutputTag:
             self.shared[key] = y_true, found
         return self.shared[key][1]
 
+    def are_valid(self, labels: Labels) -> tf.Tensor:
+        """Returns whether labels and features have passed their checks, a bool scalar.
+
+        This is for steps that XLA compiles, which cannot raise errors; see `checks`.
+        """
+        is_valid = checks.are_all_finite([self.flat_features])
+        for ids in (labels.ids, labels.excluded):
+            if ids is not None:
+                is_valid &= tf.reduce_all(ids < ids.dtype.max)
+        return is_valid
+
+    def counters(self) -> list[tuple[keras.Variable, tf.Tensor]]:
+        """Returns the seed of the layer and counters of its sampler, with their values."""
+        return [
+            (one, tf.identity(one.value))
+            for one in self.owner.non_trainable_variables
+            if math.prod(one.shape) <= LARGEST_COUNTER
+        ]
+
     def step(self, labels: Labels, counted: tf.Tensor, sampled: bool = False) -> Selection:
         """Returns the step of the examples that count, so that no others are scored.
 
@@ -189,6 +210,9 @@ class OutputTag:
         features = self.queries
         if rows is not None:
             features = self.head.class_matrix.form.queries(rows.take(self.flat_features))
+        if tf.inside_function() and running_step().is_compiled:
+            features = checks.valid_only_if(self.are_valid(labels), features)
+        if rows is not None:
             labels = self._selected(labels, rows)
         return {
             "layer_name": self.head.name,

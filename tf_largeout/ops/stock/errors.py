@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import checks
+from tf_largeout.keras_internals import running_step
 
 _PLACES = {0: "", 1: "position {}", 2: "example {}, column {}"}
 
@@ -91,7 +92,7 @@ def all_true(
             example = f"example {where[0]}" if where else ""
             index = ", ".join(map(str, where))
             fail(message.format(number=number, place=place, example=example, index=index), kind)
-    elif not tf.config.list_logical_devices("GPU"):
+    elif not (running_step().is_compiled or tf.config.list_logical_devices("GPU")):
         text = message.format(number="\0", place="some place", example="an example", index="?")
         data = text.split("\0")
         if len(data) > 1:
