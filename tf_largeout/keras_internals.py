@@ -72,7 +72,8 @@ def running_step() -> RunningStep:
     `fit`, nor that a model is exported.
 
     Relies on: `train_step`, `test_step` and `predict_step`, to which AutoGraph adds `tf__`;
-    `__wrapped__`, which Keras's decorators set; `_compile_config`, the arguments of `compile`; the method `write_out` of archives; and the
+    `__wrapped__`, which Keras's decorators set; `_compile_config`, the arguments of
+    `compile`; the method `write_out` of archives; and the
     local variable `callbacks` of `fit`, a `CallbackList` of callbacks with a `monitor`.
     """
     found: dict[str, Any] = {}

@@ -33,7 +33,7 @@ def fold_blocks(
     function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
     state: Any,
 ) -> Any:
-    """Calls `state = function(state, first, size)` for blocks of `count` rows; returns the last.
+    """Folds blocks of `count` rows by `state = function(state, first, size)`.
 
     This is for steps that XLA compiles, which needs to know all sizes. All blocks have the size
     `block`, an int64 scalar, except for the last. It may be smaller, and comes after the loop.

@@ -155,7 +155,7 @@ class _BlockSums:
     def _backward_compiled(
         self, features: tf.Tensor, weights: Sequence[tf.Tensor], *upstream: tf.Tensor
     ) -> list[tf.Tensor]:
-        """Implements `backward` for steps that XLA compiles: arrays have elements of one size."""
+        """Implements `backward` for steps that XLA compiles."""
         count, block = weights[0].shape[0], tf.cast(_block_size(features), tf.int64)
         num_blocks = tf.cast((count - 1) // block + 1, tf.int32)
         arrays = [tf.TensorArray(tf.float32, num_blocks) for _ in weights]
@@ -221,7 +221,7 @@ def _block_size(features: tf.Tensor) -> tf.Tensor:
 
 
 def _slices(weights: Sequence[tf.Tensor], first: tf.Tensor, size: tf.Tensor) -> list[tf.Tensor]:
-    """Returns `size` rows of each tensor. XLA does not find the size in `values[first:end]`."""
+    """Returns `size` rows of each tensor; XLA does not know the size of `values[first:end]`."""
     parts = []
     for values in weights:
         rest = values.shape[1:].as_list()

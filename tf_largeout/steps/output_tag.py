@@ -187,14 +187,17 @@ class OutputTag:
         """Returns the step of the examples that count, so that no others are scored.
 
         Most positions of padded sequences have no label. If no example counts, the result has
-        the first one. For features `[batch, dim]`, it has all examples. The losses and metrics
-        of a call share the result for the same labels. `sampled` says whether to draw a sample,
-        which only a `LargeOutput` can.
+        the first one. For features `[batch, dim]`, and where XLA compiles, it has all
+        examples. The losses and metrics of a call share the result for the same labels.
+        `sampled` says whether to draw a sample, which only a `LargeOutput` can.
         """
         key = "step", id(labels), id(counted)
         found = self.shared.get(key)
         if found is None or (sampled and not found.has_sample):
-            rows = SelectedRows.where(counted) if self.features.shape.rank > 2 else None
+            rows = None
+            # XLA needs to know the number of examples, so there the step has all.
+            if self.features.shape.rank > 2 and not running_step().is_compiled:
+                rows = SelectedRows.where(counted)
             step = self.make_step(labels, rows, sampled)
             found = self.shared[key] = Selection(step, rows, sampled, counted)
         return found
@@ -354,6 +357,15 @@ def require_model(model: Any, asked_by: str) -> None:
         )
 
 
+def outputs_without_logits(model: keras.Model, inputs: Any) -> Any:
+    """Returns the outputs of a model without training, with zeros in the place of logits."""
+    before, _scopes.logits_left_out = are_logits_left_out(), True
+    try:
+        return model(inputs, training=False)
+    finally:
+        _scopes.logits_left_out = before
+
+
 def tag_and_mask(
     model: keras.Model, inputs: Any, asked_by: str
 ) -> tuple[OutputTag, tf.Tensor | None]:
@@ -362,11 +374,7 @@ def tag_and_mask(
     The tag has the output layer and its input features. The mask comes from an earlier layer,
     such as `Embedding(mask_zero=True)`. A model without a `ClassOutput` raises a ValueError.
     """
-    before, _scopes.logits_left_out = are_logits_left_out(), True
-    try:
-        outputs = model(inputs, training=False)
-    finally:
-        _scopes.logits_left_out = before
+    outputs = outputs_without_logits(model, inputs)
     num_outputs = len(keras.tree.flatten(outputs))
     if num_outputs != 1:
         raise ValueError(

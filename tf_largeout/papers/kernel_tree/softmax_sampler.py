@@ -8,6 +8,7 @@ import tensorflow as tf
 from tf_largeout import checks
 from tf_largeout.arguments import one_of, real_number
 from tf_largeout.keras_internals import running_step
+from tf_largeout.ops.random_ops import uniform_floats
 from tf_largeout.sampled_values import LEAST_COUNT, SampledValues
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.types import Config
@@ -78,7 +79,7 @@ class SoftmaxSampler(Sampler):
             )
         batch = tf.shape(labels)[0]
         shape = [batch, self.num_sampled]
-        uniform = tf.random.stateless_uniform(shape, layer.next_seed(), dtype=tf.float64)
+        uniform = uniform_floats(shape, layer.next_seed())
         if running_step().is_compiled:  # in one part, because XLA needs parts of one size
             logits = layer.class_matrix.logits(features)
             return SampledValues(*self._draw_rows(logits, labels, uniform))
