@@ -51,6 +51,7 @@ ARROWS = {
         "arguments",
         "checks",
         "classes",
+        "keras_internals",
         "ops",
         "sampled_values",
         "search",
@@ -78,6 +79,7 @@ ARROWS = {
     },
     "optimizers": {
         "arguments",
+        "checks",
         "keras_internals",
         "ops",
         "types",

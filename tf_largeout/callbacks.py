@@ -1,4 +1,4 @@
-"""Keras callbacks: exact metrics during `fit`, the state of samplers, and safe saves."""
+"""Keras callbacks: exact metrics, causes of NaN, the state of samplers, and safe saves."""
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import whole_number
 from tf_largeout.atomic_file import atomic_path
 from tf_largeout.classes import blockwise
@@ -16,14 +17,21 @@ from tf_largeout.classes.best_scores import NOTHING
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.keras_internals import all_layers, slot_of
 from tf_largeout.layers import LargeOutput
-from tf_largeout.steps.labels import Labels
-from tf_largeout.steps.output_tag import Head, SampledTag, StepSampler, attached_tag
+from tf_largeout.steps.labels import Labels, per_example
+from tf_largeout.steps.output_tag import (
+    LARGEST_COUNTER,
+    Head,
+    SampledTag,
+    StepSampler,
+    attached_tag,
+    outputs_without_logits,
+)
 from tf_largeout.steps.step import Candidates, absolute_or_lowest, score_candidates
 
-__all__ = ["ExactMetrics", "ModelCheckpoint", "SamplerHealth"]
+__all__ = ["ExactMetrics", "ExplainNaN", "ModelCheckpoint", "SamplerHealth"]
 
 _ROWS_AT_ONCE = 65536
-_LARGEST_COUNTER = 1024  # numbers; a draw changes the seed and counters, which are small
+_CHECKED_AT_ONCE = 1024  # examples
 
 
 class ExactMetrics(keras.callbacks.Callback):
@@ -120,6 +128,97 @@ class ExactMetrics(keras.callbacks.Callback):
             for name, value in self.results[-1].items():
                 if name != "step":
                     logs[f"{self._prefix}{name}"] = value
+
+
+class ExplainNaN(keras.callbacks.Callback):
+    """Raises the error that explains why the loss of an epoch is NaN.
+
+    A model that is compiled with `jit_compile=True` cannot raise errors in a step. If a label
+    is out of range, or features or weights of examples are not finite, the loss of the step is
+    NaN, and so is the mean loss of the epoch. The optimizers of this library then change
+    nothing in this step. At the end of such an epoch, this callback checks the training data
+    outside of XLA, and raises the error that a model without XLA raises in the step. It adds no
+    work to a training step.
+
+    ```python
+    model.compile(optimizer, loss, jit_compile=True)
+    model.fit(x, y, callbacks=[tflo.callbacks.ExplainNaN(x, y)])
+    ```
+
+    Args:
+        x: The inputs of `fit`, as in `ExactMetrics`.
+        y: Labels, if `x` contains arrays.
+        sample_weight: Weights of the examples, if `x` contains arrays; or None.
+
+    Raises:
+        ValueError: As `ExactMetrics`.
+        tf.errors.InvalidArgumentError: At the end of an epoch with a loss of NaN, with the
+            cause.
+        FloatingPointError: The same, if no check fails. It names weights of the model that are
+            not finite.
+    """
+
+    def __init__(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
+        super().__init__()
+        _require_labels("ExplainNaN", x, y)
+        self._data = (x, y, sample_weight)
+        if y is not None:
+            arrays = _sample_of(self._data, None)
+            self._data = arrays if sample_weight is not None else arrays[:2]
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if not math.isnan((logs or {}).get("loss", 0.0)):
+            return
+        for batch in self._batches():
+            self._check(*keras.utils.unpack_x_y_sample_weight(batch))
+        weights = [one.path for one in self.model.weights if not _is_finite(one)]
+        advice = "So logits have overflowed in a step: lower the learning rate."
+        if weights:
+            advice = (
+                f"These weights of the model are not finite: {', '.join(weights)}. Restore a "
+                "checkpoint, and lower the learning rate."
+            )
+        raise FloatingPointError(
+            f"The loss of epoch {epoch + 1} is NaN, but the labels, the features and the "
+            f"weights of all examples pass their checks. {advice}"
+        )
+
+    def _batches(self) -> Any:
+        if len(self._data) > 1 and self._data[1] is not None:
+            return tf.data.Dataset.from_tensor_slices(self._data).batch(_CHECKED_AT_ONCE)
+        data = self._data[0]
+        is_indexed = isinstance(data, keras.utils.PyDataset)
+        return (data[i] for i in range(data.num_batches)) if is_indexed else data
+
+    def _check(self, x: Any, y: Any, sample_weight: Any) -> None:
+        """Raises an error if a batch of examples does not pass the checks of a step."""
+        outputs = keras.tree.flatten(outputs_without_logits(self.model, x))
+        parts = [_by_output(one, self.model, len(outputs)) for one in (y, sample_weight)]
+        losses = _by_output(self.model.loss, self.model, len(outputs))
+        for output, loss, labels, weights in zip(outputs, losses, *parts, strict=True):
+            tag = attached_tag(output)
+            if tag is None:
+                continue
+            tag.loss = loss if hasattr(loss, "ignore_class") else None
+            counted = tag.labels(labels).counted
+            if weights is not None:
+                weights = tf.reshape(per_example(weights, output), [-1])
+                checks.finite(
+                    tf.where(counted, weights, 0), "The `sample_weight` of `fit` must be finite"
+                )
+            tf.identity(tag.flat_features)
+
+
+def _by_output(value: Any, model: keras.Model, count: int) -> list[Any]:
+    """Returns an argument of `fit` or `compile` for each of the outputs."""
+    if isinstance(value, dict):
+        return [value.get(name) for name in model.output_names]
+    return list(value) if isinstance(value, list | tuple) else [value] * count
+
+
+def _is_finite(weight: keras.Variable) -> bool:
+    is_float = "float" in str(weight.dtype)
+    return not is_float or bool(checks.are_all_finite([tf.convert_to_tensor(weight.value)]))
 
 
 class ModelCheckpoint(keras.callbacks.ModelCheckpoint):
@@ -245,7 +344,7 @@ class SamplerHealth(keras.callbacks.Callback):
             (weight, weight.numpy())
             for layer in layers
             for weight in layer.non_trainable_variables
-            if math.prod(weight.shape) <= _LARGEST_COUNTER
+            if math.prod(weight.shape) <= LARGEST_COUNTER
         ]
         strategy = self.model.distribute_strategy
         with strategy.scope():

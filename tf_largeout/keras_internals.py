@@ -49,16 +49,21 @@ class RunningStep:
     of the class of the callback.
     """
 
+    is_compiled: bool = False  # XLA compiles the function that is traced
     training: bool | None = None  # of the innermost step of a model; None outside of a step
     model: keras.Model | None = None  # of that step, if it is a `train_step` or `test_step`
     is_predict: bool = False  # a step of `keras.Model.predict`
     is_export: bool = False  # by `keras.Model.export` or a `keras.export.ExportArchive`
+    is_jit_refused: bool = False  # `compile(jit_compile=True)`, which a layer does not support
     has_class_weight: bool = False  # the weights of the step are made from `class_weight`
     monitored: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def running_step() -> RunningStep:
     """Returns what of Keras is on the call stack. Only this function reads the call stack.
+
+    It also tells whether XLA compiles the function that is traced, in Keras or in any other
+    `tf.function(jit_compile=True)`: TensorFlow traces such a function in an XLA context.
 
     Keras leaves no other way: it passes `training=True` to the layers of a subclassed model
     only if the `call` of the model has an argument `training`. Otherwise, a sampled loss would
@@ -67,10 +72,13 @@ def running_step() -> RunningStep:
     `fit`, nor that a model is exported.
 
     Relies on: `train_step`, `test_step` and `predict_step`, to which AutoGraph adds `tf__`;
-    `__wrapped__`, which Keras's decorators set; the method `write_out` of archives; and the
+    `__wrapped__`, which Keras's decorators set; `_compile_config`, the arguments of
+    `compile`; the method `write_out` of archives; and the
     local variable `callbacks` of `fit`, a `CallbackList` of callbacks with a `monitor`.
     """
     found: dict[str, Any] = {}
+    if tf.inside_function():
+        found["is_compiled"] = tf.__internal__.get_enclosing_xla_context() is not None
     frame = inspect.currentframe()
     while frame is not None:
         name = frame.f_code.co_name.removeprefix("tf__")
@@ -79,6 +87,8 @@ def running_step() -> RunningStep:
             if isinstance(model, keras.Model):
                 found["training"] = _TRAINING_OF_STEP[name]
                 found["model"] = None if name == "predict_step" else model
+                asked = getattr(getattr(model, "_compile_config", None), "config", {})
+                found["is_jit_refused"] = bool(asked.get("jit_compile")) > model.jit_compile
         elif frame.f_code is _CODE["predict"]:
             found["is_predict"] = True
         elif name == "write_out":

@@ -27,6 +27,27 @@ def block_size(batch: tf.Tensor, dim: int, width: int | tf.Tensor) -> tf.Tensor:
     return tf.cast(block, tf.int64)
 
 
+def fold_blocks(
+    count: int,
+    block: tf.Tensor,
+    function: Callable[[Any, tf.Tensor, tf.Tensor], Any],
+    state: Any,
+) -> Any:
+    """Folds blocks of `count` rows by `state = function(state, first, size)`.
+
+    This is for steps that XLA compiles, which needs to know all sizes. All blocks have the size
+    `block`, an int64 scalar, except for the last. It may be smaller, and comes after the loop.
+    """
+    last = (count - 1) // block * block
+    _, state = tf.while_loop(
+        lambda first, _: first < last,
+        lambda first, state: (first + block, function(state, first, block)),
+        (tf.constant(0, tf.int64), state),
+        parallel_iterations=1,
+    )
+    return function(state, last, count - last)
+
+
 def ranks(fold: Fold, labels: tf.Tensor, true_scores: tf.Tensor, num_classes: int) -> tf.Tensor:
     """Returns how many classes rank above each label, int64 `[B, L]`; lower ids win ties.
 

@@ -8,7 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from tf_largeout.classes.best_scores import NOTHING
-from tf_largeout.classes.blockwise import block_size, with_block
+from tf_largeout.classes.blockwise import block_size, fold_blocks, with_block
+from tf_largeout.keras_internals import running_step
 from tf_largeout.types import Elementwise
 from tf_largeout.variables.class_rows import RowShard
 
@@ -93,17 +94,30 @@ class _BlockSums:
         batch, count = tf.shape(features)[0], tf.shape(weights[0])[0]
         block = _block_size(features)
 
-        def add(first: tf.Tensor, log_partition: tf.Tensor, total: tf.Tensor) -> Any:
-            end = tf.minimum(first + block, count)
-            scores = self._scores(features, [values[first:end] for values in weights])
-            scores = self._without(scores, first)
+        def add(state: tuple[tf.Tensor, tf.Tensor], parts: list[tf.Tensor], first: Any) -> Any:
+            log_partition, total = state
+            scores = self._without(self._scores(features, parts), first)
             if self.term is not None:
                 total += tf.reduce_sum(self.term(scores), axis=1)
-            return end, with_block(log_partition, scores), total
+            return with_block(log_partition, scores), total
 
-        start = (tf.constant(0), tf.fill([batch], NOTHING), tf.zeros([batch]))
+        def next_block(first: tf.Tensor, *state: tf.Tensor) -> Any:
+            end = tf.minimum(first + block, count)
+            return end, *add(state, [values[first:end] for values in weights], first)
+
+        state = tf.fill([batch], NOTHING), tf.zeros([batch])
+        if running_step().is_compiled:
+            return fold_blocks(
+                weights[0].shape[0],
+                tf.cast(block, tf.int64),
+                lambda state, first, size: add(state, _slices(weights, first, size), first),
+                state,
+            )
         _, log_partition, total = tf.while_loop(
-            lambda first, *_: first < count, add, start, parallel_iterations=1
+            lambda first, *_: first < count,
+            next_block,
+            (tf.constant(0), *state),
+            parallel_iterations=1,
         )
         return log_partition, total
 
@@ -115,6 +129,9 @@ class _BlockSums:
         d_log_partition: tf.Tensor,
         d_total: tf.Tensor,
     ) -> list[tf.Tensor]:
+        upstream = log_partition, d_log_partition, d_total
+        if running_step().is_compiled:
+            return self._backward_compiled(features, weights, *upstream)
         count, block = tf.shape(weights[0])[0], _block_size(features)
         num_blocks = (count + block - 1) // block
         arrays = [tf.TensorArray(tf.float32, num_blocks, infer_shape=False) for _ in weights]
@@ -122,9 +139,7 @@ class _BlockSums:
         def add(index: tf.Tensor, d_features: tf.Tensor, arrays: list[tf.TensorArray]) -> Any:
             first = index * block
             parts = [values[first : tf.minimum(first + block, count)] for values in weights]
-            d_own, *d_parts = self._gradients_of_block(
-                features, parts, first, log_partition, d_log_partition, d_total
-            )
+            d_own, *d_parts = self._gradients_of_block(features, parts, first, *upstream)
             pairs = zip(arrays, d_parts, strict=True)
             arrays = [array.write(index, one) for array, one in pairs]
             return index + 1, d_features + d_own, arrays
@@ -136,6 +151,29 @@ class _BlockSums:
             parallel_iterations=1,
         )
         return [d_features, *(array.concat() for array in arrays)]
+
+    def _backward_compiled(
+        self, features: tf.Tensor, weights: Sequence[tf.Tensor], *upstream: tf.Tensor
+    ) -> list[tf.Tensor]:
+        """Implements `backward` for steps that XLA compiles."""
+        count, block = weights[0].shape[0], tf.cast(_block_size(features), tf.int64)
+        num_blocks = tf.cast((count - 1) // block + 1, tf.int32)
+        arrays = [tf.TensorArray(tf.float32, num_blocks) for _ in weights]
+
+        def add(state: Any, first: tf.Tensor, size: tf.Tensor) -> Any:
+            parts, arrays = _slices(weights, first, size), []
+            d_own, *d_parts = self._gradients_of_block(features, parts, first, *upstream)
+            for array, part in zip(state[1], d_parts, strict=True):
+                padding = [[0, block - size], *[[0, 0]] * (part.shape.rank - 1)]
+                part = tf.pad(part, padding)
+                arrays.append(array.write(tf.cast(first // block, tf.int32), part))
+            return state[0] + d_own, arrays
+
+        d_features, arrays = fold_blocks(count, block, add, (tf.zeros_like(features), arrays))
+        found = [d_features]
+        for array, values in zip(arrays, weights, strict=True):
+            found.append(tf.reshape(array.stack(), [-1, *values.shape[1:]])[:count])
+        return found
 
     def _gradients_of_block(
         self,
@@ -165,6 +203,10 @@ class _BlockSums:
         if self.left_out is None:
             return scores
         columns = self.left_out - tf.cast(first, tf.int64)
+        if running_step().is_compiled:
+            places = tf.range(tf.shape(scores, tf.int64)[1])
+            is_left_out = tf.reduce_any(columns[:, :, tf.newaxis] == places, axis=1)
+            return tf.where(is_left_out, _LOWEST, scores)
         places = tf.where((columns >= 0) & (columns < tf.shape(scores, tf.int64)[1]))
         at = tf.stack([places[:, 0], tf.gather_nd(columns, places)], axis=1)
         return tf.tensor_scatter_nd_update(scores, at, tf.fill(tf.shape(at)[:1], _LOWEST))
@@ -176,6 +218,15 @@ class _BlockSums:
 
 def _block_size(features: tf.Tensor) -> tf.Tensor:
     return tf.cast(block_size(tf.shape(features)[0], features.shape[1], 1), tf.int32)
+
+
+def _slices(weights: Sequence[tf.Tensor], first: tf.Tensor, size: tf.Tensor) -> list[tf.Tensor]:
+    """Returns `size` rows of each tensor; XLA does not know the size of `values[first:end]`."""
+    parts = []
+    for values in weights:
+        rest = values.shape[1:].as_list()
+        parts.append(tf.slice(values, [first, *[0] * len(rest)], [size, *rest]))
+    return parts
 
 
 def _gathered(values: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:

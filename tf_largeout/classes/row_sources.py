@@ -13,7 +13,7 @@ from tf_largeout import checks
 from tf_largeout.classes import blockwise
 from tf_largeout.classes.blockwise import BlockFunction
 from tf_largeout.classes.class_sums import DenseRows
-from tf_largeout.keras_internals import same_variable
+from tf_largeout.keras_internals import running_step, same_variable
 from tf_largeout.ops import class_scan_ops, devices, row_dot_ops
 from tf_largeout.ops.class_scan_ops import PackedClasses
 from tf_largeout.ops.devices import handle_of
@@ -162,6 +162,8 @@ class RowTable(RowShard):
         read = self.reader()
         block = blockwise.block_size(tf.shape(queries)[0], self.dim, width)
         count = self.num_rows if classes is None else tf.size(classes, tf.int64)
+        if running_step().is_compiled:
+            return self._fold_compiled(queries, function, state, block)
 
         def next_block(first: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
             end = tf.minimum(first + block, count)
@@ -172,6 +174,20 @@ class RowTable(RowShard):
 
         start, is_left = (tf.constant(0, tf.int64), state), lambda first, _: first < count
         return tf.while_loop(is_left, next_block, start, parallel_iterations=1)[1]
+
+    def _fold_compiled(
+        self, queries: tf.Tensor, function: BlockFunction, state: Any, block: tf.Tensor
+    ) -> Any:
+        """Implements `fold` over all classes for steps that XLA compiles."""
+        read = self.reader()
+
+        def add(state: Any, first: tf.Tensor, size: tf.Tensor) -> Any:
+            ids = first + tf.range(size)
+            rows, biases = read(ids)
+            logits = tf.matmul(queries, rows, transpose_b=True)
+            return function(state, logits if biases is None else logits + biases, ids)
+
+        return blockwise.fold_blocks(self.num_rows, block, add, state)
 
     def top_k(self, queries: tf.Tensor, k: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """See `ClassScorer.top_k`; the ids are those of this table."""
@@ -349,8 +365,11 @@ class Table(RowTable):
         with devices.host_ids_scope():
             is_class = ids >= 0
             flat = tf.reshape(tf.maximum(ids, 0), [-1])
-            distinct, places = tf.unique(flat)
-        scales = tf.gather(inverse_length(self._stored_rows(distinct)), places)
+            is_compiled = running_step().is_compiled
+            # XLA needs to know the number of distinct ids.
+            distinct, places = (flat, None) if is_compiled else tf.unique(flat)
+        scales = inverse_length(self._stored_rows(distinct))
+        scales = scales if places is None else tf.gather(scales, places)
         logits = tf.where(is_class, products, 0) * tf.reshape(scales, tf.shape(ids))
         biases = tf.zeros(tf.shape(shared_ids))
         if bias is not None:

@@ -72,6 +72,9 @@ class TowerRows(RowSource):
         return new_rows(self.values(), self.biases(), self.owner).as_products()
 
     def rows(self, ids: tf.Tensor) -> tf.Tensor:
+        if running_step().is_compiled:  # XLA needs to know the number of distinct ids
+            rows = self._compute(tf.reshape(ids, [-1]), _trains())
+            return tf.reshape(rows, tf.concat([tf.shape(ids), [self.dim]], axis=0))
         with devices.host_ids_scope():
             distinct, places = tf.unique(tf.reshape(ids, [-1]))
         rows = _gather_distinct(self._compute(distinct, _trains()), places)
@@ -138,10 +141,16 @@ class TowerRows(RowSource):
             [_fingerprint(weight, i) for i, weight in enumerate(self._tower.weights)]
         )
         rows, count = self._copy.variables()[0], self.num_classes
+        is_compiled, most = running_step().is_compiled, min(_COMPUTED_AT_ONCE, count)
 
         def write(first: tf.Tensor) -> tuple[tf.Tensor]:
             end = tf.minimum(first + _COMPUTED_AT_ONCE, count)
-            ids = tf.range(first, end)
+            # XLA needs blocks of one size, so there the last one has rows of the one before.
+            ids = (
+                end - most + tf.range(most, dtype=tf.int64)
+                if is_compiled
+                else tf.range(first, end)
+            )
             rows.scatter_update(tf.IndexedSlices(self._compute(ids, False), ids))
             return (end,)
 

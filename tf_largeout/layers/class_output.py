@@ -95,11 +95,26 @@ class ClassOutput(keras.layers.Layer):
                 f"classes in each step. Received: {self.activity_regularizer}. Regularize the "
                 "layer before it, or use the optimizer's `weight_decay`."
             )
-        # XLA can compile neither custom ops nor gathers from the handle of a variable.
-        self.supports_jit = False
-        self._num_predicted_bytes, self._has_warned = 0, False
+        self._num_predicted_bytes, self._has_warned, self._has_explained = 0, False, False
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
+
+    def why_not_compiled(self) -> str | None:
+        """Returns why XLA cannot compile this layer, and what to do; None if it can."""
+        return devices.why_not_compiled()
+
+    @property
+    def supports_jit(self) -> bool:
+        """Whether XLA can compile steps of this layer, for `compile(jit_compile=...)`.
+
+        It can with `LARGEOUT_OPS=stock` in the environment; see `why_not_compiled`. False can
+        be set.
+        """
+        return self._supports_jit and self.why_not_compiled() is None
+
+    @supports_jit.setter
+    def supports_jit(self, value: bool) -> None:
+        self._supports_jit = value
 
     @property
     def ranking(self) -> str:
@@ -271,7 +286,9 @@ class ClassOutput(keras.layers.Layer):
             check_compiled(self, running.model, training)
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
-        if running.is_predict and not are_logits_left_out():
+        if running.is_jit_refused:
+            self._explain_refused_jit()
+        if running.is_predict and not (running.is_compiled or are_logits_left_out()):
             self._count_predictions(features)
         return self.make_tag(features, training, exclude).attach_to(dense(features, running))
 
@@ -412,6 +429,17 @@ class ClassOutput(keras.layers.Layer):
             f"`resize_classes` does not support {type(self).__name__}. To support it, override "
             "`take_classes`."
         )
+
+    def _explain_refused_jit(self) -> None:
+        reason = self.why_not_compiled()
+        if reason is not None and not self._has_explained:
+            self._has_explained = True
+            logging.getLogger("tf_largeout").warning(
+                "Layer '%s' does not support jit_compile=True, so the model is not compiled by "
+                "XLA: %s",
+                self.name,
+                reason,
+            )
 
     def _count_predictions(self, features: tf.Tensor) -> None:
         """Counts the logits that Keras's `predict` computes, and warns once if they are many.

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.arguments import is_whole, one_of, whole_number
-from tf_largeout.keras_internals import NO_TRACE
+from tf_largeout.keras_internals import NO_TRACE, running_step
 from tf_largeout.ops import bag_ops, devices
 from tf_largeout.types import Config, InitializerLike, Shape
 from tf_largeout.variables.class_rows import mark_sparse
@@ -166,8 +166,6 @@ class EmbeddingBag(IdLayer):
             embeddings_initializer = keras.initializers.RandomNormal(stddev=0.05)
         self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
         self.embeddings: keras.Variable = None
-        # XLA needs a number of ids that is known when it compiles.
-        self.supports_jit = False
 
     def build(self, input_shape: Shape | dict[str, Shape] | None = None) -> None:
         with devices.supported_device_scope():
@@ -197,8 +195,15 @@ class EmbeddingBag(IdLayer):
                 id_checks.append(tf.debugging.assert_equal(*shapes, message=message))
             ids = tf.ragged.map_flat_values(functools.partial(checks.passed, id_checks), ids)
         table = local_variable(self.embeddings)
+        is_compiled = running_step().is_compiled
+        if is_compiled and _is_ragged(ids):
+            raise ValueError(
+                f"XLA must know the number of ids of layer '{self.name}' when it compiles. "
+                "Received: ragged ids, and jit_compile=True. Pass padded ids, `ids.to_tensor("
+                f"{self.padding_id or 0})`, or leave jit_compile=True out."
+            )
         has_op = table.dtype == tf.float32 and devices.has_kernels_for(table)
-        if training and has_op and not _is_ragged(ids):
+        if (training or is_compiled) and has_op and not _is_ragged(ids):
             shape, combined = self._combined_by_one_op(table, ids, weights)
         else:
             shape, combined = self._combined_by_core_ops(table, ids, weights)
@@ -208,6 +213,15 @@ class EmbeddingBag(IdLayer):
             tf.reshape(combined, shape), (*ids.shape[:-1], self.output_dim)
         )
         return tf.cast(combined, self.dtype_policy.compute_dtype)
+
+    @property
+    def supports_jit(self) -> bool:
+        """Whether XLA can compile the layer, see `ClassOutput.supports_jit`."""
+        return self._supports_jit and devices.why_not_compiled() is None
+
+    @supports_jit.setter
+    def supports_jit(self, value: bool) -> None:
+        self._supports_jit = value
 
     def compute_output_shape(self, input_shape: Shape | dict[str, Shape]) -> Shape:
         shape = input_shape["ids"] if isinstance(input_shape, dict) else input_shape

@@ -323,6 +323,25 @@ class LargeOutput(ClassOutput):
         """Returns two int64 numbers that differ at each call and on each replica."""
         return self.head().next_seed()
 
+    def why_not_compiled(self) -> str | None:
+        reason = super().why_not_compiled()
+        if reason is None and self.num_shards > 1:
+            return (
+                f"it has num_shards={self.num_shards}, and XLA compiles steps of one device. "
+                "Use num_shards=1, or leave jit_compile=True out."
+            )
+        if reason is None and self.embeddings_dtype == "bfloat16":
+            return (
+                "XLA for CPUs would convert all its bfloat16 rows in each step. Use float32 "
+                "rows, or leave jit_compile=True out."
+            )
+        if reason is None and self.sampler is not None and not self.sampler.supports_jit:
+            return (
+                f"XLA cannot compile its {type(self.sampler).__name__}. Use a static sampler, "
+                "such as UniformSampler, or a TopKSampler, or leave jit_compile=True out."
+            )
+        return reason
+
     def row_variables(self) -> list[keras.Variable]:
         if self.tower is None:
             return super().row_variables()

@@ -150,6 +150,8 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         if tag is None:
             losses = tf.reduce_sum(y_pred, axis=-1)  # a placeholder: Keras infers shapes
         else:
+            is_compiled = tf.inside_function() and running_step().is_compiled
+            counters = tag.counters() if is_compiled else []
             checked = [labels.ids]
             if tag.head.raises:
                 checked += [tag.flat_features]
@@ -162,6 +164,16 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
                     losses = selected.rows.put_back(losses)
             losses = tf.reshape(losses, tf.shape(tag.features)[:-1])
             losses = tf.ensure_shape(losses, tag.features.shape[:-1])
+            if is_compiled:  # it cannot raise errors: see `checks`
+                is_valid = tag.are_valid(labels)
+                losses = checks.valid_only_if(is_valid, losses)
+                mask |= ~is_valid
+                if sample_weight is not None:
+                    sample_weight = checks.valid_only_if(is_valid, sample_weight)
+                    is_valid &= checks.are_all_finite([sample_weight])
+                is_valid &= checks.are_all_finite([losses])
+                for variable, before in counters:
+                    variable.assign(tf.where(is_valid, variable.value, before))
         if mask is not None:
             set_mask(losses, mask)
         return super().__call__(losses, losses, sample_weight)

@@ -92,7 +92,9 @@ class PropensityScoredPrecisionAtK(RankMetric):
                 "examples. The sum of `counts` equals it only if each example has one label. "
                 "Pass `num_examples`. Received an example whose number of labels is"
             )
-            valid = checks.passed([checks.require(most <= 1, [message, most])], valid)
+            most_is_1 = checks.require(most <= 1, [message, most])
+            found = super().example_terms(step, valid)
+            return found and tuple(checks.passed([most_is_1], one) for one in found)
         return super().example_terms(step, valid)
 
     def get_config(self) -> Config:
@@ -207,7 +209,7 @@ class CatalogCoverageAtK(PerClass):
         if best is None:
             self.skip_step(step)
             return
-        ids = tf.boolean_mask(best, (best >= 0) & (weights != 0)[:, tf.newaxis])
+        ids = tf.where((weights != 0)[:, tf.newaxis], best, -1)  # -1 is left out of the sum
         times = tf.math.unsorted_segment_sum(tf.ones(tf.shape(ids)), ids, self.num_classes)
         self.times.assign_add(times)
 
@@ -257,9 +259,10 @@ class MacroRecallAtK(PerClass):
         if ranks is None:
             self.skip_step(step)
             return
-        places = tf.where(valid & (weights != 0)[:, tf.newaxis])
-        ids, of_label = tf.gather_nd(step.labels.ids, places), tf.gather(weights, places[:, 0])
-        is_found = tf.cast(tf.gather_nd(ranks, places) < k, tf.float64)
+        counts = valid & (weights != 0)[:, tf.newaxis]
+        ids = tf.where(counts, step.labels.ids, -1)  # -1 is left out of the sums
+        of_label = tf.broadcast_to(weights[:, tf.newaxis], tf.shape(ids))
+        is_found = tf.cast(ranks < k, tf.float64)
         for total, added in ((self.found, of_label * is_found), (self.occurring, of_label)):
             total.assign_add(tf.math.unsorted_segment_sum(added, ids, self.num_classes))
 

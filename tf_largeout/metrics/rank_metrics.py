@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tf_largeout import checks
 from tf_largeout.arguments import boolean, unpack, whole_number
 from tf_largeout.keras_internals import mask_of, running_step
 from tf_largeout.steps.labels import per_example
@@ -60,6 +61,8 @@ class TaggedMetric(keras.metrics.Metric):
         if sample_weight is not None:
             weights = _flat(sample_weight, tag, "float64")
         weights = tf.where(counted, weights, 0)
+        if tf.inside_function() and running_step().is_compiled:  # which cannot raise errors
+            weights = checks.valid_only_if(tag.are_valid(labels), weights)
         if tag.training:
             self._is_unknown_in_training = False
         selected = tag.step(labels, labels.counted)

@@ -126,6 +126,19 @@ def host_scope(variable: Variable) -> AbstractContextManager[None]:
     return tf.device(places.HOST)
 
 
+def why_not_compiled() -> str | None:
+    """Returns why XLA cannot compile steps that use our ops, and what to do; None if it can."""
+    if library.OPS != "stock":
+        return (
+            "XLA cannot compile the op library of tf_largeout. With LARGEOUT_OPS=stock in the "
+            "environment, before the import, tf_largeout uses operations of TensorFlow, which "
+            "it can compile. On a CPU, the op library without XLA is faster."
+        )
+    if tf.config.list_logical_devices("GPU"):
+        return "this has not been tried on a GPU. Leave jit_compile=True out."
+    return None
+
+
 def has_kernels_for(variable: Variable) -> bool:
     """Returns whether our ops have kernels for the device of `variable`."""
     return library.RUNS_ON_GPUS or not is_on_gpu(variable)

@@ -12,6 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_largeout.keras_internals import running_step
+
 HOST = "CPU:0"
 STAND_IN = ""  # A device that counts as the first GPU, in tests.
 
@@ -41,8 +43,12 @@ def stand_in(device: str) -> Iterator[None]:
 
 
 def host_scope() -> AbstractContextManager[None]:
-    """Returns the scope of the CPU of this machine, without effect if there is no GPU."""
-    return tf.device(HOST) if first_gpu() else contextlib.nullcontext()
+    """Returns the scope of the CPU of this machine.
+
+    It has no effect without a GPU, and in a step that XLA compiles: that is on one device.
+    """
+    has_effect = first_gpu() and not running_step().is_compiled
+    return tf.device(HOST) if has_effect else contextlib.nullcontext()
 
 
 def scope_of(*tensors: Any) -> AbstractContextManager[None]:

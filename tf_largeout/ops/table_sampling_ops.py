@@ -5,6 +5,7 @@ The tables are computed once, in O(num_classes). A draw takes O(1) time on avera
 
 import tensorflow as tf
 
+from tf_largeout.ops import random_ops
 from tf_largeout.ops.library import gen_ops
 
 _ALIAS_TOTAL = 2**60  # the threshold of a slot that always gives its own class
@@ -37,11 +38,9 @@ def own_alias_draws(
     which computes the expected counts, does.
     """
     shape = [batch, num_sampled]
-    seeds = tf.random.experimental.stateless_split(seed, 2)
-    slot, place = (
-        tf.random.stateless_uniform(shape, one, maxval=most, dtype=tf.int64, alg="philox")
-        for one, most in zip(tf.unstack(seeds), (slots.shape[0], _ALIAS_TOTAL), strict=True)
-    )
+    of_slot, of_place = random_ops.two_seeds(seed)
+    slot = random_ops.uniform_ids(shape, of_slot, slots.shape[0])
+    place = random_ops.uniform_ids(shape, of_place, _ALIAS_TOTAL)
     threshold, alias = tf.unstack(tf.gather(slots, slot), axis=-1)
     return tf.where(place < threshold, slot, alias)
 

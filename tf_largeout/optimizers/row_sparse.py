@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tf_largeout import keras_internals
+from tf_largeout import checks, keras_internals
 from tf_largeout.arguments import boolean, is_real, real_number
+from tf_largeout.keras_internals import running_step
 from tf_largeout.ops import devices, places, row_ops
 from tf_largeout.types import Gradient, Scalar, Shape, Variable
 from tf_largeout.variables import class_rows, replicas, saved_weights
@@ -53,6 +54,7 @@ class RowSparse(keras.optimizers.Optimizer):
 
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
     _number_of_step: tf.Tensor | None = None
+    _is_valid: tf.Tensor | None = None  # in a step that XLA compiles: whether it may update
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "RowSparse":
         refuse_wrong_arguments(cls.__name__, kwargs, OF_OPTIMIZERS)
@@ -173,12 +175,15 @@ class RowSparse(keras.optimizers.Optimizer):
                 "Expected one gradient (or None) for each variable. Received: "
                 f"{len(grads)} gradients and {len(variables)} variables."
             )
+        self._is_valid = None
         if variables:
             grads, step = self._all_or_none(grads, variables, counter.value)
             counter.assign(step)
         self._rate_of_step = self._number_of_step = None
         super().apply(grads, trainable_variables)
-        self._rate_of_step = self._number_of_step = None
+        if self._is_valid is not None:
+            counter.assign(tf.where(self._is_valid, counter.value, step))
+        self._rate_of_step = self._number_of_step = self._is_valid = None
 
     def _all_or_none(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable], step: tf.Tensor
@@ -201,6 +206,8 @@ class RowSparse(keras.optimizers.Optimizer):
                 parts = tf.nest.flatten(checked[-1], expand_composites=True)
                 kept.setdefault(servers[-1], []).extend(parts)
         local = kept.pop(None)
+        if tf.inside_function() and running_step().is_compiled:
+            self._is_valid = self._may_update(checked, variables)
         if kept:
             arrived = []  # numbers that can be read only after all parts are computed
             for server, parts in kept.items():
@@ -245,24 +252,61 @@ class RowSparse(keras.optimizers.Optimizer):
             learning_rate = tf.cast(learning_rate, dtype)
             decay = tf.cast(self.weight_decay if decays else 0.0, dtype)
             if not (is_sparse or is_rounded):
+                before = []
+                if self._is_valid is not None:
+                    before = self._before_update(variable, place)
                 with replicas.notify_observers(observed, variable):
                     if decays:
                         with tf.control_dependencies([gradient]):
                             decay = tf.identity(decay)
                         variable.assign_sub(variable * decay * learning_rate)
                     self.update_all(gradient, variable, learning_rate)
+                for one, value in before:
+                    one.assign(tf.where(self._is_valid, one, value))
                 return
             if is_sparse:
                 values, ids = gradient.values, gradient.indices
             else:
                 values, ids = gradient, tf.range(variable.shape[0], dtype=tf.int64)
-            with replicas.notify_observers(observed, variable, ids):
+            if self._is_valid is not None:
+                ids = tf.where(self._is_valid, ids, -1)
+            with replicas.notify_observers(observed, variable, ids) as ids:
                 if is_rounded:
                     seed = tf.constant(place, tf.int64)
                     rounding = tf.stack([seed, self.step_number(variable)])
                 rates = learning_rate, decay * learning_rate
                 step = RowStep(tf.cast(values, dtype), ids, *rates, rounding, not is_sparse)
                 self.update_rows(variable, step)
+
+    def _may_update(
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable]
+    ) -> tf.Tensor:
+        """Returns whether all gradients are finite and all ids are rows, a bool scalar.
+
+        A step that XLA compiles cannot raise errors. If the result is false, the step changes
+        no variable, slot or counter of this optimizer.
+        """
+        may_update = tf.constant(True)
+        for gradient, variable in zip(grads, variables, strict=True):
+            if isinstance(gradient, tf.IndexedSlices):
+                ids = gradient.indices
+                may_update &= tf.reduce_all((ids >= -1) & (ids < variable.shape[0]))
+            if gradient is not None:
+                may_update &= checks.are_all_finite([_values_of(gradient)])
+        return may_update
+
+    def _before_update(self, variable: tf.Variable, place: int) -> list[tuple[Any, Any]]:
+        """Returns a variable, its slots, and the values of both before an update of all rows.
+
+        The value of a slot without rows, a `SlotOnDemand`, is 0.
+        """
+        slots = [slots[place] for slots, _ in keras_internals.slot_lists(self)]
+        found = []
+        for one in [variable, *slots]:
+            has_no_rows = isinstance(one, keras_internals.SlotOnDemand) and not one.shape[0]
+            if one is not None:
+                found.append((one, 0 if has_no_rows else tf.convert_to_tensor(one)))
+        return found
 
     def step_number(self, variable: tf.Variable) -> tf.Tensor:
         """Returns an int64 scalar, the number of this step from 1, to update `variable`.

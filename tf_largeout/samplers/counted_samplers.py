@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.classes.class_changes import ClassChange
+from tf_largeout.ops.random_ops import uniform_floats
 from tf_largeout.ops.table_sampling_ops import (
     alias_sample,
     alias_table,
@@ -396,7 +397,7 @@ class BigramSampler(Sampler):
         before = self._before(previous, tables)
         shape = [2, tf.shape(labels)[0], self.num_sampled]
         seed = layer.next_seed()
-        choice, place = tf.unstack(tf.random.stateless_uniform(shape, seed, dtype=tf.float64))
+        choice, place = tf.unstack(uniform_floats(shape, seed))
         of_pairs = before.start + _scaled(place, before.total)
         pair = tf.minimum(_search(pair_sums, of_pairs, "right"), keys.shape[0]) - 1
         followers = tf.gather(keys, pair) - before.first_key

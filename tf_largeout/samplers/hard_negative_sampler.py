@@ -12,6 +12,7 @@ import tensorflow as tf
 from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
+from tf_largeout.keras_internals import running_step
 from tf_largeout.ops import devices
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.sampled_values import NONE, HeadAndTail, SampledValues
@@ -301,7 +302,8 @@ class SearchStart:
                 typical_are_known = 2 * tf.math.count_nonzero(often) >= _WATCHED
                 begins &= typical_are_known | (step >= self._last)
             progress.assign([step + 1, tf.where(begins, step, started_at)])
-            if replica_id() == 0:  # it reports for all
+            # Replica 0 reports for all. XLA cannot compile output.
+            if replica_id() == 0 and not running_step().is_compiled:
                 tf.cond(begins, functools.partial(self._report, step), _nothing)
 
     def see(self, labels: tf.Tensor) -> None:
@@ -315,9 +317,11 @@ class SearchStart:
     def _see(self, labels: tf.Tensor) -> bool:
         watched = local_variable(self._watched)
         ids, times = tf.unstack(watched.read_value())
-        present = tf.boolean_mask(labels, labels >= 0)
-        evenly = tf.range(_WATCHED) * tf.size(present) // _WATCHED
-        new_ids = tf.gather(tf.pad(present, [[0, 1]], constant_values=-1), evenly)
+        is_label = labels >= 0
+        present_first = tf.argsort(tf.cast(~is_label, tf.int32), stable=True)
+        present = tf.pad(tf.gather(labels, present_first), [[0, 1]], constant_values=-1)
+        number = tf.math.count_nonzero(is_label, dtype=tf.int32)
+        new_ids = tf.gather(present, tf.range(_WATCHED) * number // _WATCHED)
         times += tf.math.count_nonzero(labels == ids[:, tf.newaxis], axis=1)
         is_first = ids[0] < 0  # until a batch has a label
         new_times = tf.where(is_first, tf.zeros_like(times), times)

@@ -118,6 +118,9 @@ class InvertedFileSampler(HardNegativeSampler):
         self._files = SearchShards(layer.class_matrix, make)
         self._files.build(self, layer, layer.class_matrix.dim)
 
+    # XLA cannot compile the fit and the upkeep of lists.
+    supports_jit = False
+
     def keep_up(self, layer: ClassLayer) -> None:
         for table, file in zip(self._files.tables, self._files.parts, strict=True):
             with table.place():

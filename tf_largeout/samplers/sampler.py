@@ -72,11 +72,14 @@ class Sampler:
             If so, `draw_after` is called instead of `draw`.
         needs_one_table: Whether it needs all class rows in one variable. Such a sampler cannot
             be used with `num_shards` above 1.
+        supports_jit: Whether XLA can compile its steps. If not, a model whose layer has such a
+            sampler is not compiled, and a warning says so.
         parts: The samplers that this one contains. The base class calls their `release` and
             `take_classes`.
     """
 
     searches = uses_previous = needs_one_table = False
+    supports_jit = True
     parts: tuple["Sampler", ...] = ()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Sampler":

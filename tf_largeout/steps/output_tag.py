@@ -9,6 +9,7 @@ true logits.
 
 import dataclasses
 import functools
+import math
 import threading
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.keras_internals import is_symbolic, mask_of
+from tf_largeout.keras_internals import is_symbolic, mask_of, running_step
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import HeadAndTail, Sample, SampledValues
 from tf_largeout.steps.labels import Labels, SelectedRows, as_labels
@@ -25,6 +26,7 @@ from tf_largeout.steps.step import SampledStep, Step, StepLoss
 from tf_largeout.types import Config, TensorLike
 from tf_largeout.variables.replicas import replica_id
 
+LARGEST_COUNTER = 1024  # numbers in a weight that counts steps; others are tables of a sampler
 _ATTRIBUTE = "_largeout_tag"
 _scopes = threading.local()
 
@@ -176,19 +178,39 @@ class OutputTag:
             self.shared[key] = y_true, found
         return self.shared[key][1]
 
+    def are_valid(self, labels: Labels) -> tf.Tensor:
+        """Returns whether labels and features have passed their checks, a bool scalar.
+
+        This is for steps that XLA compiles, which cannot raise errors; see `checks`.
+        """
+        is_valid = checks.are_all_finite([self.flat_features])
+        for ids in (labels.ids, labels.excluded):
+            if ids is not None:
+                is_valid &= tf.reduce_all(ids < ids.dtype.max)
+        return is_valid
+
+    def counters(self) -> list[tuple[keras.Variable, tf.Tensor]]:
+        """Returns the seed of the layer and counters of its sampler, with their values."""
+        return [
+            (one, tf.identity(one.value))
+            for one in self.owner.non_trainable_variables
+            if math.prod(one.shape) <= LARGEST_COUNTER
+        ]
+
     def step(self, labels: Labels, counted: tf.Tensor, sampled: bool = False) -> Selection:
         """Returns the step of the examples that count, so that no others are scored.
 
         Most positions of padded sequences have no label. If no example counts, the result has
-        the first one. For features `[batch, dim]`, it has all examples. The losses and metrics
-        of a call share the result for the same labels. `sampled` says whether to draw a sample,
-        which only a `LargeOutput` can.
+        the first one. For features `[batch, dim]`, and where XLA compiles, it has all
+        examples. The losses and metrics of a call share the result for the same labels.
+        `sampled` says whether to draw a sample, which only a `LargeOutput` can.
         """
         key = "step", id(labels), id(counted)
         found = self.shared.get(key)
         if found is None or (sampled and not found.has_sample):
             rows = None
-            if self.features.shape.rank > 2:
+            # XLA needs to know the number of examples, so there the step has all.
+            if self.features.shape.rank > 2 and not running_step().is_compiled:
                 with devices.host_ids_scope():
                     rows = SelectedRows.where(counted)
             step = self.make_step(labels, rows, sampled)
@@ -206,6 +228,9 @@ class OutputTag:
         features = self.queries
         if rows is not None:
             features = self.head.class_matrix.form.queries(rows.take(self.flat_features))
+        if tf.inside_function() and running_step().is_compiled:
+            features = checks.valid_only_if(self.are_valid(labels), features)
+        if rows is not None:
             labels = self._selected(labels, rows)
         return {
             "layer_name": self.head.name,
@@ -351,6 +376,15 @@ def require_model(model: Any, asked_by: str) -> None:
         )
 
 
+def outputs_without_logits(model: keras.Model, inputs: Any) -> Any:
+    """Returns the outputs of a model without training, with zeros in the place of logits."""
+    before, _scopes.logits_left_out = are_logits_left_out(), True
+    try:
+        return model(inputs, training=False)
+    finally:
+        _scopes.logits_left_out = before
+
+
 def tag_and_mask(
     model: keras.Model, inputs: Any, asked_by: str
 ) -> tuple[OutputTag, tf.Tensor | None]:
@@ -359,11 +393,7 @@ def tag_and_mask(
     The tag has the output layer and its input features. The mask comes from an earlier layer,
     such as `Embedding(mask_zero=True)`. A model without a `ClassOutput` raises a ValueError.
     """
-    before, _scopes.logits_left_out = are_logits_left_out(), True
-    try:
-        outputs = model(inputs, training=False)
-    finally:
-        _scopes.logits_left_out = before
+    outputs = outputs_without_logits(model, inputs)
     num_outputs = len(keras.tree.flatten(outputs))
     if num_outputs != 1:
         raise ValueError(

@@ -16,7 +16,7 @@ from tf_largeout.classes.best_scores import NOTHING, are_among, search_without
 from tf_largeout.classes.class_scorer import ClassScorer, ClassStatistics, RowScorer
 from tf_largeout.classes.row_sources import absolute_or_lowest as absolute_or_lowest
 from tf_largeout.classes.row_sources import joined
-from tf_largeout.keras_internals import NO_TRACE
+from tf_largeout.keras_internals import NO_TRACE, running_step
 from tf_largeout.ops import candidate_ops, devices, product_ops
 from tf_largeout.sampled_values import DRAWS, NONE, HeadAndTail, Sample, SampledValues
 from tf_largeout.steps.labels import Labels, first_occurrences
@@ -511,6 +511,11 @@ def mean_over(counts: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
 
 
 def _without_padding(ids: tf.Tensor) -> tf.Tensor:
-    """Drops the columns of `ids`, `[B, n]`, that have only padding once padding comes last."""
+    """Drops the columns of `ids`, `[B, n]`, that have only padding once padding comes last.
+
+    XLA compiles only sizes that it knows, so there it drops none.
+    """
+    if running_step().is_compiled:
+        return ids
     width = tf.reduce_max(tf.reduce_sum(tf.cast(ids >= 0, tf.int32), axis=1))
     return tf.sort(ids, axis=1, direction="DESCENDING")[:, : tf.maximum(width, 0)]

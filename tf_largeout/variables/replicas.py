@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 import keras
 import tensorflow as tf
 
+from tf_largeout.keras_internals import running_step
+
 _updating = threading.local()
 
 
@@ -103,19 +105,25 @@ def observe(variable: keras.Variable, method: Callable[[tf.Tensor, tf.Tensor], N
 @contextlib.contextmanager
 def notify_observers(
     variable: keras.Variable, local: tf.Variable, ids: tf.Tensor | None = None
-) -> Iterator[None]:
-    """Context around an update of rows `ids`, or all, of `local`: notifies the observers."""
+) -> Iterator[tf.Tensor | None]:
+    """Context around an update of rows `ids`, or all, of `local`: notifies the observers.
+
+    Its value is `ids`, for the update. In a step that XLA compiles, these depend on the rows
+    that the observers get: otherwise XLA would copy the whole variable before the update.
+    """
     observers = []
     for one in getattr(variable, _ATTRIBUTE, []):
         if (method := one()) is not None:
             observers.append(method)
     if not observers:
-        yield
+        yield ids
         return
     if ids is None:
         ids = tf.range(local.shape[0], dtype=tf.int64)
     old_rows = tf.gather(local, tf.maximum(ids, 0))  # -1: a step without rows of this variable
-    yield
+    if tf.inside_function() and running_step().is_compiled:
+        ids = tf.where(tf.reduce_all(old_rows == old_rows), ids, -1)  # always true, if no NaN
+    yield ids
     with replica_of(variable, local):
         for method in observers:
             method(ids, old_rows)

@@ -127,6 +127,12 @@ class FactoredOutput(ClassOutput):
         self.embeddings_initializer = initializers.get_for_embeddings(embeddings_initializer)
         self.bias_initializer = initializers.get_for_biases(bias_initializer)
 
+    def why_not_compiled(self) -> str | None:
+        return super().why_not_compiled() or (
+            "it updates its weights within the computation of gradients. Use a LargeOutput, or "
+            "leave jit_compile=True out."
+        )
+
     def build(self, input_shape: Shape) -> None:
         dim = self.width_of(input_shape)
         self._refuse_replicas()

@@ -208,6 +208,12 @@ class HierarchicalOutput(LogProbabilityOutput):
         )
         return k_means_clusters(vectors, num_clusters or _default_num_clusters(len(vectors)))
 
+    def why_not_compiled(self) -> str | None:
+        return super().why_not_compiled() or (
+            "its clusters have different sizes, and XLA must know sizes when it compiles. Use "
+            "a LargeOutput, or leave jit_compile=True out."
+        )
+
     def build(self, input_shape: Shape) -> None:
         dim = self.width_of(input_shape)
         self.embeddings, self.bias = self.add_rows("", self.num_classes, dim)

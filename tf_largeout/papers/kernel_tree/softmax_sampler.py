@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from tf_largeout import checks
 from tf_largeout.arguments import one_of, real_number
+from tf_largeout.keras_internals import running_step
+from tf_largeout.ops.random_ops import uniform_floats
 from tf_largeout.sampled_values import LEAST_COUNT, SampledValues
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.types import Config
@@ -77,7 +79,10 @@ class SoftmaxSampler(Sampler):
             )
         batch = tf.shape(labels)[0]
         shape = [batch, self.num_sampled]
-        uniform = tf.random.stateless_uniform(shape, layer.next_seed(), dtype=tf.float64)
+        uniform = uniform_floats(shape, layer.next_seed())
+        if running_step().is_compiled:  # in one part, because XLA needs parts of one size
+            logits = layer.class_matrix.logits(features)
+            return SampledValues(*self._draw_rows(logits, labels, uniform))
         rows = max(1, _NUMBERS_AT_ONCE // self.num_classes)
         num_parts = tf.maximum((batch + rows - 1) // rows, 1)
         of_each = ((tf.int64, self.num_sampled), (tf.float32, labels.shape[1]))
@@ -113,12 +118,9 @@ class SoftmaxSampler(Sampler):
         self, logits: tf.Tensor, labels: tf.Tensor, uniform: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Draws for n examples: logits `[n, N]`, labels `[n, L]`, float64 `[n, m]`."""
-        places = tf.where(labels >= 0)
-        is_label = tf.stack([places[:, 0], tf.gather_nd(labels, places)], axis=1)
-        weights = self._weights(logits, is_label)
+        weights = self._weights(logits, labels)
         true_weights = tf.gather(weights, tf.maximum(labels, 0), batch_dims=1)
-        no_weight = tf.zeros(tf.shape(places)[:1], tf.float64)
-        weights = tf.tensor_scatter_nd_update(weights, is_label, no_weight)
+        weights = _with_labels(weights, labels, 0)
         cumulative = tf.cumsum(weights, axis=1)
         message = "The logits that SoftmaxSampler draws by must be finite"
         total = checks.finite(cumulative[:, -1:], message)
@@ -137,17 +139,28 @@ class SoftmaxSampler(Sampler):
             tf.where(is_any, counts, 1),
         )
 
-    def _weights(self, logits: tf.Tensor, is_label: tf.Tensor) -> tf.Tensor:
+    def _weights(self, logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Returns float64 `[n, N]`, up to a factor per example."""
         if self.distribution in ("quadratic", "quartic"):
             square = tf.square(tf.cast(logits, tf.float64))
             is_quartic = self.distribution == "quartic"
             return 1 + (tf.square(square) if is_quartic else self.alpha * square)
         scores = tf.abs(logits) if self.distribution == "absolute_softmax" else logits
-        lowest = tf.fill(tf.shape(is_label)[:1], scores.dtype.min)
-        others = tf.tensor_scatter_nd_update(scores, is_label, lowest)
+        others = _with_labels(scores, labels, scores.dtype.min)
         top = tf.reduce_max(others, axis=1, keepdims=True)
         return tf.exp(tf.cast(scores, tf.float64) - tf.cast(top, tf.float64))
+
+
+def _with_labels(values: tf.Tensor, labels: tf.Tensor, value: float) -> tf.Tensor:
+    """Sets the values `[n, N]` of the labels `[n, L]` of each example to `value`."""
+    if running_step().is_compiled:  # XLA needs to know the number of labels
+        classes = tf.range(tf.shape(values, tf.int64)[1])
+        is_label = tf.reduce_any(labels[:, :, tf.newaxis] == classes, axis=1)
+        return tf.where(is_label, tf.cast(value, values.dtype), values)
+    places = tf.where(labels >= 0)
+    at = tf.stack([places[:, 0], tf.gather_nd(labels, places)], axis=1)
+    new = tf.fill(tf.shape(at)[:1], tf.cast(value, values.dtype))
+    return tf.tensor_scatter_nd_update(values, at, new)
 
 
 def _as_counts(counts: tf.Tensor) -> tf.Tensor:

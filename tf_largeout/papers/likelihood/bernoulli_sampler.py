@@ -76,6 +76,9 @@ class BernoulliSampler(CountedSampler):
         b = np.maximum(np.exp(log_b), LEAST_COUNT)
         return [tf.constant(np.cumsum(hits), tf.float64), tf.constant(b, tf.float32)]
 
+    # XLA has no Poisson distribution.
+    supports_jit = False
+
     def draw_shared(
         self, labels: tf.Tensor, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
