@@ -35,7 +35,7 @@ _NO_KERNEL_NEEDED = ("NoOp", "Placeholder", "_Arg", "_Retval")
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """An operation with its dtypes. `kernel` is "GPU", "host memory", "CPU only" or "none"."""
+    """An operation with its dtypes. `kernel` is "CPU only", or "GPU", with what is on the host."""
 
     op: str
     dtypes: str
@@ -191,10 +191,8 @@ class _Walker:
         if node.op in _NO_KERNEL_NEEDED:
             return
         kernel = _kernel(node, GPU)
-        kind = "none" if kernel is None else "GPU"
-        if kernel is None and _kernel(node, HOST):
-            kind = "CPU only"
-        elif kernel is not None and kernel.host_memory_arg:
+        kind = "CPU only" if kernel is None else "GPU"
+        if kernel is not None and kernel.host_memory_arg:
             kind = f"GPU; on the host: {', '.join(kernel.host_memory_arg)}"
         self._found.uses.add(Use(node.op, _dtypes(node), kind, on))
 

@@ -40,3 +40,32 @@ def test_training_on_a_gpu_equals_that_on_the_cpu(name):
         assert all(map(devices.is_on_gpu, variables))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def state(model):
+    """Returns all variables of a model and its optimizer; the seed counts failed steps, too."""
+    variables = [*model.variables, *model.optimizer.variables]
+    return [one.numpy() for one in variables if not one.path.endswith("seed_state")]
+
+
+def test_numbers_that_are_not_finite_change_nothing_on_a_gpu():
+    case = CASES["uniform"]
+    with places.stand_in(STAND_IN), tf.device(STAND_IN):
+        model = case.build()
+        x, y = case.batch()
+        model.train_on_batch(x, y)
+        model.reset_metrics()
+        before = state(model)
+        for bad in (np.nan, np.inf):
+            spoilt = x.copy()
+            spoilt[3, 1] = bad
+            assert np.isnan(model.train_on_batch(spoilt, y)[0])
+            model.reset_metrics()
+            for one, other in zip(state(model), before, strict=True):
+                np.testing.assert_array_equal(one, other)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="class ids"):
+            model.train_on_batch(x, np.full_like(y, 999))
+        model.reset_metrics()
+        for one, other in zip(state(model), before, strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert np.isfinite(model.train_on_batch(x, y)[0])

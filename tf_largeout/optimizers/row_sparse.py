@@ -54,7 +54,7 @@ class RowSparse(keras.optimizers.Optimizer):
 
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
     _number_of_step: tf.Tensor | None = None
-    _is_valid: tf.Tensor | None = None  # in a step that XLA compiles: whether it may update
+    _is_valid: tf.Tensor | None = None  # if a step cannot raise errors: whether it may update
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "RowSparse":
         refuse_wrong_arguments(cls.__name__, kwargs, OF_OPTIMIZERS)
@@ -206,7 +206,7 @@ class RowSparse(keras.optimizers.Optimizer):
                 parts = tf.nest.flatten(checked[-1], expand_composites=True)
                 kept.setdefault(servers[-1], []).extend(parts)
         local = kept.pop(None)
-        if tf.inside_function() and running_step().is_compiled:
+        if are_on_gpu or (tf.inside_function() and running_step().is_compiled):
             self._is_valid = self._may_update(checked, variables)
         if kept:
             arrived = []  # numbers that can be read only after all parts are computed
@@ -268,7 +268,9 @@ class RowSparse(keras.optimizers.Optimizer):
                 values, ids = gradient.values, gradient.indices
             else:
                 values, ids = gradient, tf.range(variable.shape[0], dtype=tf.int64)
-            if self._is_valid is not None:
+            if self._is_valid is not None and places.are_on_host(ids):
+                values = checks.valid_only_if(self._is_valid, values)  # NaN changes no row
+            elif self._is_valid is not None:
                 ids = tf.where(self._is_valid, ids, -1)
             with replicas.notify_observers(observed, variable, ids) as ids:
                 if is_rounded:
@@ -283,8 +285,8 @@ class RowSparse(keras.optimizers.Optimizer):
     ) -> tf.Tensor:
         """Returns whether all gradients are finite and all ids are rows, a bool scalar.
 
-        A step that XLA compiles cannot raise errors. If the result is false, the step changes
-        no variable, slot or counter of this optimizer.
+        A step on a GPU, or that XLA compiles, cannot raise errors. If the result is false, it
+        changes no variable, slot or counter of this optimizer.
         """
         may_update = tf.constant(True)
         for gradient, variable in zip(grads, variables, strict=True):

@@ -6,7 +6,8 @@ optimizers, observers of rows and clipping need no rule for them. Only if there 
 all, all ids are -1, and updates skip them. In gradient rows, an id of -1 is no row.
 
 Equal gradients are summed in any order. An id out of range is an error on a CPU. In a compiled
-step or on a GPU, where nothing can raise an error, the update then changes no row.
+step or on a GPU, where nothing can raise an error, the update then changes no row. With ids on
+the host and values on a GPU, it also changes no row if a value is not finite.
 """
 
 from collections.abc import Sequence
@@ -239,6 +240,8 @@ class _Update:
             inside = (self._ids >= 0) & (self._ids < tf.cast(num_rows, ids.dtype))
             self._may_write = tf.reduce_any(self._is_row) & tf.reduce_all(inside)
         self.gradient = self._repeat_first(sums)
+        if places.first_gpu() and places.are_on_host(ids):  # values are not checked elsewhere
+            self._may_write &= tf.reduce_all(tf.math.is_finite(self.gradient))
 
     def read(
         self, slot: tf.Tensor, dtype: tf.DType = tf.float32, rank: int | None = None
