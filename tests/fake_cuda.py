@@ -2,6 +2,8 @@
 
 import subprocess
 
+from tests import compiler
+
 SOURCE = r"""
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,7 @@ def environment(folder, driver, card):
         driver: CUDA version in CUDA's format, such as 13000 for 13.0.
         card: Compute capability, such as 70 for 7.0.
     """
+    compiler.require()
     command = ["g++", "-x", "c", "-shared", "-fPIC", "-w", "-o", folder / "libcuda.so.1", "-"]
     subprocess.run(command, check=True, input=SOURCE, text=True)
     return {

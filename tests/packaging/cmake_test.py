@@ -10,11 +10,13 @@ import tensorflow as tf
 
 from build_tools import cmake, gpu
 from build_tools.errors import BuildError
+from tests import compiler
 from tests.source_tree import ROOT
 
 
 def configure(folder, *arguments, **environment):
     """Configures a new build in `folder`, and returns CMake's output in one line."""
+    compiler.require()
     command = ["-G", "Ninja", "-S", ROOT, "-B", folder, *arguments]
     done = subprocess.run(
         [cmake._program("cmake"), *map(str, command)],
@@ -41,6 +43,7 @@ def test_a_second_build_compiles_nothing(capfd):
 
 
 def test_kernels_are_compiled_with_tensorflows_flags():
+    compiler.require()
     file = cmake.build("op_library").parent / "compile_commands.json"
     commands = [one["command"] for one in json.loads(file.read_text())]
     kernels = [one for one in commands if "CMakeFiles/kernels.dir" in one]

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from build_tools import cmake
+from tests import compiler
 
 LEVELS = ("generic", "avx2", "avx512")
 
@@ -20,6 +21,7 @@ def weak_symbols(objects):
 @pytest.fixture(scope="module")
 def objects_of():
     """Returns a function that returns the objects of X_simd.cc for a SIMD level."""
+    compiler.require()
     folder = cmake.build("op_library").parent / "CMakeFiles"
     return lambda level: list(folder.glob(f"core_simd_{level}.dir/**/*.o"))
 

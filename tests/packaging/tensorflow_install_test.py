@@ -60,6 +60,7 @@ def test_an_isolated_build_uses_the_tensorflow_of_the_environment(tmp_path, monk
 def test_tensorflow_is_a_build_requirement_only_if_none_is_installed(
     tmp_path, monkeypatch, hook, gpu, requirement
 ):
+    monkeypatch.setenv("LARGEOUT_NATIVE", "1")
     monkeypatch.setenv("LARGEOUT_CUDA", gpu)
     requires = getattr(backend, f"get_requires_for_build_{hook}")
     assert not tensorflow_in(requires())

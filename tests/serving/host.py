@@ -5,10 +5,12 @@ import subprocess
 import numpy as np
 
 from build_tools import cmake
+from tests import compiler
 
 
 def build():
     """Returns the program, after compiling it if its source or TensorFlow changed."""
+    compiler.require()
     return cmake.build("serving_host")
 
 
