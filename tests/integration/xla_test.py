@@ -1,8 +1,11 @@
 """Models that XLA compiles (`jit_compile=True`), with the stock operations."""
 
+import functools
 import importlib
 import pathlib
+import re
 import sys
+import time
 
 import keras
 import numpy as np
@@ -33,10 +36,6 @@ def stock_ops(monkeypatch):
     monkeypatch.setattr(library, "OPS", "stock")
     for module in (blockwise, class_scans):
         monkeypatch.setattr(module, "_NUMBERS_OF_A_BLOCK", 1)  # the least size of a block
-
-
-def _bag(table):
-    return tflo.layers.LargeOutput(NUM_CLASSES, "uniform")
 
 
 # Optimizers and arguments of `compile`, with the features that they are tested with.
@@ -99,6 +98,7 @@ def test_results_are_those_without_xla(name):
         if np.issubdtype(np.asarray(values).dtype, np.integer):
             np.testing.assert_array_equal(found[key], values, err_msg=key)
         else:
+            # XLA leaves out some roundings to bfloat16.
             np.testing.assert_allclose(
                 np.asarray(found[key], "float64"),
                 np.asarray(values, "float64"),
@@ -206,3 +206,141 @@ def test_an_invalid_step_has_a_loss_of_nan_and_changes_nothing(name):
         np.testing.assert_array_equal(now.numpy(), was)
     assert np.isfinite(fit(model, X, Y, WEIGHTS)["loss"])
     assert model.optimizer.iterations == 2
+
+
+class Following(S.UniformSampler):
+    """A sampler that adds up the rows before their updates."""
+
+    def build(self, layer):
+        super().build(layer)
+        self.total = self.add_weight(layer, "total", (), "float32", "zeros")
+
+    def rows_changed(self, ids, old_rows, layer):
+        exists = tf.cast(ids >= 0, tf.float32)[:, tf.newaxis]
+        self.total.assign_add(tf.reduce_sum(exists * old_rows))
+
+
+MANY = 4999  # a number that no other dimension of a step has
+PROGRAMS = {
+    "LazyAdam": lambda head: small_model(head=head(S.UniformSampler(20))),
+    "clipnorm": lambda head: small_model(
+        optimizers.LazyAdam(0.05, clipnorm=1.0), head=head(S.UniformSampler(20))
+    ),
+    "RowwiseAdagrad": lambda head: small_model(
+        optimizers.RowwiseAdagrad(0.1), head=head(S.UniformSampler(20))
+    ),
+    "LazySGD": lambda head: small_model(
+        optimizers.LazySGD(0.1, momentum=0.9), head=head(S.UniformSampler(20))
+    ),
+    "normalize": lambda head: small_model(head=head(S.UniformSampler(20), normalize=True)),
+    "TopKSampler": lambda head: small_model(head=head(S.TopKSampler(20, num_hard=5))),
+    "rows_changed": lambda head: small_model(head=head(Following(20))),
+}
+
+
+def program_of(model):
+    """Returns what XLA makes of a training step."""
+    model.train_on_batch(X, Y)
+    step = tf.function(model.train_step, jit_compile=True)
+    compiler = step.experimental_get_compiler_ir((tf.constant(X), tf.constant(Y)))
+    return compiler(stage="optimized_hlo")
+
+
+@pytest.mark.parametrize("name", slow_but(["LazyAdam"], PROGRAMS))
+def test_a_compiled_step_copies_no_table(name):
+    head = functools.partial(tflo.layers.LargeOutput, MANY)
+    model = PROGRAMS[name](head)
+    text = program_of(model)
+    tables = rf"\w+\[{MANY}(?:,{FEATURES_DIM})?\]"
+    copies = re.findall(rf"= {tables}\S* copy(?:-start)?\(.*", text)
+    assert not copies
+    assert f"[{len(X)},{MANY}]" not in text and f"[{MANY},{len(X)}]" not in text
+    in_place = re.findall(r"\{\d+\}: \(\d+, \{\}, m\w+-alias\)", text.splitlines()[0])
+    changed = [*model.trainable_variables, *model.optimizer.variables]
+    changed = [one for one in changed if one.shape[:1] != (0,)]  # a slot without rows
+    assert len(in_place) >= len(changed) - 1  # the learning rate does not change
+
+
+LOSSES = ["SoftmaxLoss", "SigmoidLoss", "MarginSoftmaxLoss"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_compiled_exact_loss_has_no_logits_of_all_classes(name):
+    loss = getattr(tflo.losses, name)()
+    is_cosine = name == "MarginSoftmaxLoss"
+    head = tflo.layers.LargeOutput(MANY, normalize=is_cosine, use_bias=not is_cosine)
+    model = keras.Sequential([keras.Input([FEATURES_DIM]), head])
+    model.compile(optimizers.LazyAdam(0.1), loss, jit_compile=True)
+    text = program_of(model)
+    assert f"[{len(X)},{MANY}]" not in text and f"[{MANY},{len(X)}]" not in text
+
+
+@pytest.mark.slow
+def test_the_time_of_a_compiled_step_does_not_depend_on_the_number_of_classes():
+    times = []
+    for num_classes in (100_000, 1_000_000):
+        head = tflo.layers.LargeOutput(num_classes, S.UniformSampler(1024, seed=1))
+        model = keras.Sequential([keras.Input([64]), head])
+        model.compile(optimizers.LazyAdam(), tflo.losses.SampledSoftmaxLoss(), jit_compile=True)
+        x, y = np.ones([128, 64], "float32"), np.arange(128)
+        for _ in range(5):
+            model.train_on_batch(x, y)
+        of_steps = []
+        for _ in range(20):
+            start = time.process_time()
+            model.train_on_batch(x, y)
+            of_steps.append(time.process_time() - start)
+        times.append(np.median(of_steps))
+    # A copy of the larger table alone takes more than 20 times as long as a step.
+    assert times[1] < 3 * times[0], times
+
+
+def test_observers_of_rows_get_the_rows_before_the_update():
+    found = []
+    for jit_compile in (False, True):
+        keras.utils.set_random_seed(1)
+        head = tflo.layers.LargeOutput(NUM_CLASSES, Following(20, seed=1))
+        model = small_model(head=head, jit_compile=jit_compile)
+        for _ in range(3):
+            fit(model, X, Y)
+        found.append(float(head.sampler.total))
+    np.testing.assert_allclose(*found, rtol=1e-4)
+
+
+REFUSED = {
+    "op library": ("LARGEOUT_OPS=stock", {}),
+    "shards": ("num_shards=2.*Use num_shards=1", {"num_shards": 2}),
+    "InvertedFileSampler": ("Use a static sampler", {"sampler": S.InvertedFileSampler}),
+    "bfloat16": ("Use float32 rows", {"embeddings_dtype": "bfloat16"}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_layer_that_cannot_be_compiled_says_why(name, monkeypatch, caplog):
+    message, options = REFUSED[name]
+    if name == "op library":
+        monkeypatch.setattr(library, "OPS", "native")
+    sampler = options.get("sampler", S.UniformSampler)
+    arguments = {**options, "sampler": sampler(20)}
+    with pytest.warns(UserWarning, match="doesn't support `jit_compile=True`"):
+        model = small_model(head=tflo.layers.LargeOutput(NUM_CLASSES, **arguments))
+    fit(model, X, Y)
+    assert re.search(
+        f"large_output.* does not support jit_compile=True.*{message}", caplog.text
+    )
+
+
+def test_a_callback_names_the_cause_of_nan():
+    model = small_model()
+    for case, (x, y, weights) in INVALID.items():
+        kinds = {"feature": "features.*must be finite", "weight": "`sample_weight`"}
+        explain = tflo.callbacks.ExplainNaN(x, y, weights)
+        options = {"sample_weight": weights, "callbacks": [explain], "verbose": 0}
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=kinds.get(case.split()[-1], "class ids")
+        ):
+            model.fit(x, y, **options)
+    model.layers[-1].embeddings.assign(spoiled(np.ones((NUM_CLASSES, FEATURES_DIM)), np.nan))
+    with pytest.raises(FloatingPointError, match="not finite: .*large_output.*/embeddings"):
+        model.fit(X, Y, verbose=0, callbacks=[tflo.callbacks.ExplainNaN(X, Y)])
