@@ -3,6 +3,7 @@
 import importlib
 import json
 import sys
+import time
 
 import numpy as np
 
@@ -41,14 +42,16 @@ def measure(train_step, num_batches, clock):
 
     The slots of the optimizers exist before memory is measured.
     """
+    start = time.perf_counter()
     train_step(0)
+    first_step_s = time.perf_counter() - start
     standing = machine.resident_mb()
     enough, step = False, 0
     while not enough:
         clock.begin()
         train_step(step % num_batches)
         enough, step = clock.end(), step + 1
-    return clock.figures(standing)
+    return {**clock.figures(standing), "first_step_s": first_step_s}
 
 
 class _Turn:

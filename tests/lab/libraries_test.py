@@ -3,7 +3,7 @@ import json
 import pytest
 
 from benchmarks.harness import step_case
-from lab.speed import libraries, threads
+from lab.speed import implementations, libraries, threads
 
 _SHAPE = ["--num-classes", "500", "--steps", "4"]
 
@@ -44,6 +44,25 @@ def test_each_library_has_a_line_in_each_block(in_this_process, monkeypatch, tmp
     assert "| AVX2, 1 thread | all, 1 thread | AVX2, 2 threads | all, 2 threads |" in said
     assert "| PyTorch, `SparseAdam` | - | - | - | - |" in said
     assert "| tf_largeout, `LazyAdam` | 1.2, 1.2 |" in said
+
+
+def test_each_implementation_has_a_line(in_this_process, monkeypatch, capsys):
+    monkeypatch.setattr(step_case.StepCase, "figures_or_error", _measured)
+    rows = implementations.main(_SHAPE)["rows"]
+    ours = list(implementations.IMPLEMENTATIONS)
+    of_each_size = [*ours, *implementations.OTHERS, *ours, *ours]
+    assert [row["title"] for row in rows] == of_each_size
+    assert sum("error" in row for row in rows) == 1
+    assert in_this_process[:2] == [{"LARGEOUT_OPS": "native"}, {"LARGEOUT_OPS": "stock"}]
+    assert "| step | 500 | op library | 1.2, 1.2 | 1.00 |" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_pass_over_all_classes_is_measured_with_each_implementation():
+    options = ["--num-classes", "2000", "--what", "top_k", "--passes", "2"]
+    report = implementations.main(options)
+    assert [row["title"] for row in report["rows"]] == list(implementations.IMPLEMENTATIONS)
+    assert all(row["cpu_ms"] > 0 for row in report["rows"])
 
 
 @pytest.mark.slow
