@@ -119,6 +119,22 @@ def device_of_scope() -> str:
         return tf.device(None)._ctx.device_name or ""
 
 
+def move_variable(variable: keras.Variable, device: str) -> None:
+    """Moves a variable to another device. Functions that were traced before use the old one.
+
+    Relies on `_value`, the `tf.Variable` of a `keras.Variable`.
+    """
+
+    def create() -> tf.Variable:
+        old = variable.value
+        with tf.device(device):
+            name = old.name.partition(":")[0]
+            return tf.Variable(old.numpy(), trainable=old.trainable, name=name)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:  # as in `prepare_first_step`
+        variable._value = pool.submit(create).result()
+
+
 def compiled_metrics(model: keras.Model) -> list[Any]:
     """Returns `metrics` and `weighted_metrics` as `compile` received them."""
     compiled = getattr(model, "_compile_metrics", None)
