@@ -419,3 +419,32 @@ def test_a_layer_whose_output_another_layer_takes_is_its_input():
     keras.Sequential([keras.Input([3]), first, last])
     assert keras_internals.is_input_of_a_layer(first)
     assert not keras_internals.is_input_of_a_layer(last)
+
+
+def test_the_device_of_a_scope_is_known():
+    assert keras_internals.device_of_scope() == ""
+    with tf.device("CPU:1"):
+        assert keras_internals.device_of_scope().endswith("CPU:1")
+
+        @tf.function
+        def step():
+            assert keras_internals.device_of_scope().endswith("CPU:1")
+
+        step()
+    assert keras_internals.device_of_scope() == ""
+
+
+def test_a_variable_moves_to_another_device():
+    layer = keras.layers.Layer()
+    weight = layer.add_weight(shape=[2], initializer="ones", name="counter", trainable=False)
+
+    @tf.function
+    def step():
+        keras_internals.move_variable(weight, "CPU:1")
+        weight.assign(weight + 1)
+
+    step()
+    assert weight.value.device.endswith("CPU:1")
+    assert layer.get_weights()[0].tolist() == [2, 2]
+    assert layer.non_trainable_variables == [weight]
+    assert weight.value.name == "layer/counter:0"

@@ -49,9 +49,9 @@ class RunningStep:
     of the class of the callback.
     """
 
-    is_compiled: bool = False  # XLA compiles the function that is traced
     training: bool | None = None  # of the innermost step of a model; None outside of a step
     model: keras.Model | None = None  # of that step, if it is a `train_step` or `test_step`
+    is_compiled: bool = False  # XLA compiles the function that is traced
     is_predict: bool = False  # a step of `keras.Model.predict`
     is_export: bool = False  # by `keras.Model.export` or a `keras.export.ExportArchive`
     is_jit_refused: bool = False  # `compile(jit_compile=True)`, which a layer does not support
@@ -117,6 +117,22 @@ def device_of_scope() -> str:
     """
     with tf.init_scope():
         return tf.device(None)._ctx.device_name or ""
+
+
+def move_variable(variable: keras.Variable, device: str) -> None:
+    """Moves a variable to another device. Functions that were traced before use the old one.
+
+    Relies on `_value`, the `tf.Variable` of a `keras.Variable`.
+    """
+
+    def create() -> tf.Variable:
+        old = variable.value
+        with tf.device(device):
+            name = old.name.partition(":")[0]
+            return tf.Variable(old.numpy(), trainable=old.trainable, name=name)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:  # as in `prepare_first_step`
+        variable._value = pool.submit(create).result()
 
 
 def compiled_metrics(model: keras.Model) -> list[Any]:

@@ -35,7 +35,7 @@ _NO_KERNEL_NEEDED = ("NoOp", "Placeholder", "_Arg", "_Retval")
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """An operation with its dtypes. `kernel` is "CPU only", or "GPU", with what is on the host."""
+    """An operation. `kernel` is "CPU only" or "GPU", and what of it is on the host."""
 
     op: str
     dtypes: str

@@ -69,3 +69,23 @@ def test_numbers_that_are_not_finite_change_nothing_on_a_gpu():
         for one, other in zip(state(model), before, strict=True):
             np.testing.assert_array_equal(one, other)
         assert np.isfinite(model.train_on_batch(x, y)[0])
+
+
+def test_a_compiled_model_has_its_counters_on_the_gpu():
+    case = CASES["unigram"]
+    weights = case.build().get_weights()
+    _, expected = trained(case, weights)
+    with places.stand_in(STAND_IN), tf.device(STAND_IN):
+        model = case.build()
+        model.set_weights(weights)
+        x, y = case.batch()
+        places_of_seeds, losses = [], []
+        for is_compiled in (True, False, True):
+            model.jit_compile = is_compiled
+            model.make_train_function(force=True)
+            losses.append(model.train_on_batch(x, y))
+            seed = model.layers[-1].seed_state
+            places_of_seeds.append(devices.is_on_gpu(seed))
+            assert int(seed.numpy()[1]) == len(losses)
+    assert places_of_seeds == [True, False, True]
+    np.testing.assert_allclose(losses, expected[0], rtol=1e-4, atol=1e-5)

@@ -96,6 +96,7 @@ class ClassOutput(keras.layers.Layer):
                 "layer before it, or use the optimizer's `weight_decay`."
             )
         self._num_predicted_bytes, self._has_warned, self._has_explained = 0, False, False
+        self.__dict__["_moved"] = []  # weights that `_move_counters` has moved
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
@@ -286,6 +287,8 @@ class ClassOutput(keras.layers.Layer):
             check_compiled(self, running.model, training)
         if not features.dtype.is_floating:
             features = tf.cast(features, self.compute_dtype)
+        if not self._raises:
+            self._move_counters(running.is_compiled)
         if running.is_jit_refused:
             self._explain_refused_jit()
         if running.is_predict and not (running.is_compiled or are_logits_left_out()):
@@ -429,6 +432,21 @@ class ClassOutput(keras.layers.Layer):
             f"`resize_classes` does not support {type(self).__name__}. To support it, override "
             "`take_classes`."
         )
+
+    def _move_counters(self, is_compiled: bool) -> None:
+        """Moves seeds and counters from the host to the GPU if XLA compiles the step, or back.
+
+        A step that XLA compiles has one device. Other steps would wait for the GPU.
+        """
+        if is_compiled:
+            self._moved += [
+                one for one in self.non_trainable_variables if not devices.is_on_gpu(one)
+            ]
+        on_gpu = [one for one in self.weights if devices.is_on_gpu(one)]
+        device = on_gpu[0].value.device if is_compiled else "CPU:0"
+        for one in self._moved:
+            if devices.is_on_gpu(one) != is_compiled:
+                keras_internals.move_variable(one, device)
 
     def _explain_refused_jit(self) -> None:
         reason = self.why_not_compiled()

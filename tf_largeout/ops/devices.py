@@ -135,7 +135,7 @@ def why_not_compiled() -> str | None:
             "it can compile. On a CPU, the op library without XLA is faster."
         )
     if tf.config.list_logical_devices("GPU"):
-        return "this has not been tried on a GPU. Leave jit_compile=True out."
+        return "nobody has tried this on a GPU. `make gpu-check` does. Leave jit_compile out."
     return None
 
 

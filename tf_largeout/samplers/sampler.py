@@ -156,7 +156,9 @@ class Sampler:
         name = f"sampler_{name if shard is None else shard.name_of(name)}"
         anchor = layer.seed_state
         if shard is not None:  # a search structure, which is on the device of the rows
-            anchor = shard.device_anchor or getattr(shard, "embeddings", anchor)
+            anchor = shard.device_anchor
+            if anchor is None:  # a table in one variable
+                anchor = getattr(shard, "embeddings", layer.seed_state)
         scope = devices.host_scope if on_host else devices.device_scope_of
         with scope(anchor), self._error_of_strategy(dtype):
             weight = layer.add_weight(
