@@ -119,9 +119,9 @@ def test_a_custom_output_layer_and_tag_train_by_a_custom_loss():
     np.testing.assert_array_equal(head.top_k(model.layers[0](FEATURES), 1)[1][:, 0], best)
 
 
-def test_a_custom_output_layer_supports_masks_and_rejects_xla():
+def test_a_custom_output_layer_supports_masks():
     head = FixedOutput(ROWS)
-    assert head.supports_masking and not head.supports_jit
+    assert head.supports_masking
     ids = np.array([[1, 0], [2, 3]])
     model = keras.Sequential([keras.layers.Embedding(5, DIM, mask_zero=True), head])
     model.compile(loss=losses.SoftmaxLoss(reduction="sum"))

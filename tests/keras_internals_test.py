@@ -60,6 +60,16 @@ RUNNING = {
         {"has_class_weight": True},
     ),
     "evaluate": (lambda model, x, y: model.evaluate(x, y, verbose=0), (False, True), {}),
+    "compiled by XLA": (
+        lambda model, x, y: _compiled(model).fit(x, y, verbose=0),
+        (True, True),
+        {"is_compiled": True},
+    ),
+    "refused by a layer": (
+        lambda model, x, y: _refusing(model).fit(x, y, verbose=0),
+        (True, True),
+        {"is_jit_refused": True},
+    ),
     "predict": (
         lambda model, x, y: model.predict(x, verbose=0),
         (False, False),
@@ -70,6 +80,17 @@ RUNNING = {
 }
 
 
+def _compiled(model):
+    model.compile("sgd", "mse", jit_compile=True)
+    return model
+
+
+def _refusing(model):
+    model.layers[-1].supports_jit = False
+    with pytest.warns(UserWarning, match="doesn't support `jit_compile=True`"):
+        return _compiled(model)
+
+
 @pytest.mark.parametrize("eager", slow_but([False], [False, True]))
 @pytest.mark.parametrize("name", RUNNING)
 def test_a_layer_finds_the_method_that_calls_it(name, eager):
@@ -78,6 +99,22 @@ def test_a_layer_finds_the_method_that_calls_it(name, eager):
     method(model, X, X[:, :1])
     expected = keras_internals.RunningStep(training, model if has_model else None, **others)
     assert found and all(vars(one) == vars(expected) for one in found)
+
+
+def test_a_function_that_xla_compiles_is_found_without_keras():
+    found = []
+
+    def function(x):
+        found.append(keras_internals.running_step().is_compiled)
+        return tf.while_loop(lambda x: x < 1, body, [x])
+
+    def body(x):
+        found.append(keras_internals.running_step().is_compiled)
+        return x + 1
+
+    for jit_compile in (True, False):
+        tf.function(function, jit_compile=jit_compile, autograph=False)(0)
+    assert found == [True, True, False, False]
 
 
 @pytest.mark.parametrize("with_archive", [False, True])

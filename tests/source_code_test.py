@@ -123,6 +123,7 @@ ARROWS = {
     "callbacks": {
         "arguments",
         "atomic_file",
+        "checks",
         "classes",
         "keras_internals",
         "layers",

@@ -54,6 +54,7 @@ class RunningStep:
     is_compiled: bool = False  # XLA compiles the function that is traced
     is_predict: bool = False  # a step of `keras.Model.predict`
     is_export: bool = False  # by `keras.Model.export` or a `keras.export.ExportArchive`
+    is_compiled: bool = False  # XLA compiles the function that is traced
     is_jit_refused: bool = False  # `compile(jit_compile=True)`, which a layer does not support
     has_class_weight: bool = False  # the weights of the step are made from `class_weight`
     monitored: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -162,12 +163,17 @@ def prepare_first_step(model: keras.Model) -> None:
         return
     if function is not None and tf.inside_function():
         counter = step_counter(optimizer)
+        is_compiled = tf.__internal__.get_enclosing_xla_context() is not None
         with tf.init_scope():
             before = int(counter.value)
 
         def next_step(iterator: Any) -> Any:
             model.train_function = function
-            if int(counter.value) == before:
+            has_failed = int(counter.value) == before
+            if is_compiled:  # an invalid step does not count
+                variables = [*model.metrics_variables, *optimizer.variables]
+                has_failed = not all(one.value.is_initialized() for one in variables)
+            if has_failed:
                 model.make_train_function(force=True)
             return model.train_function(iterator)
 

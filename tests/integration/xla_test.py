@@ -344,3 +344,15 @@ def test_a_callback_names_the_cause_of_nan():
     model.layers[-1].embeddings.assign(spoiled(np.ones((NUM_CLASSES, FEATURES_DIM)), np.nan))
     with pytest.raises(FloatingPointError, match="not finite: .*large_output.*/embeddings"):
         model.fit(X, Y, verbose=0, callbacks=[tflo.callbacks.ExplainNaN(X, Y)])
+
+
+@pytest.mark.slow
+def test_fit_works_after_a_first_step_that_could_not_be_traced_or_was_invalid():
+    model = small_model()
+    with pytest.raises(ValueError, match="integer class ids"):
+        fit(model, X, Y.astype("float32"))
+    assert np.isnan(fit(model, X * np.nan, Y)["loss"])
+    assert np.isfinite(fit(model, X, Y)["loss"])
+    function = model.train_function
+    fit(model, X, Y)
+    assert model.optimizer.iterations == 2 and model.train_function is function

@@ -174,8 +174,11 @@ def test_an_activity_regularizer_raises_an_error():
         layers.LargeOutput(N, activity_regularizer="l2")
 
 
-def test_the_layer_does_not_support_xla():
-    assert not LAYERS["LargeOutput"]().supports_jit
+def test_the_layer_supports_xla_with_stock_operations_unless_false_is_set():
+    layer = LAYERS["LargeOutput"]()
+    assert layer.supports_jit == (layer.why_not_compiled() is None)
+    layer.supports_jit = False
+    assert not layer.supports_jit
 
 
 @pytest.mark.parametrize("num_classes", [2**31 - 1, 2**31, 2**70])

@@ -231,6 +231,9 @@ class RowSparse(keras.optimizers.Optimizer):
                 count = len(tf.nest.flatten(gradient, expand_composites=True))
                 parts, kept[server] = kept[server][:count], kept[server][count:]
                 gradient = tf.nest.pack_sequence_as(gradient, parts, expand_composites=True)
+            if isinstance(gradient, tf.Tensor) and self.gradient_accumulation_steps:
+                if self._is_valid is not None:  # else it would stay in the sum of the gradients
+                    gradient = tf.where(self._is_valid, gradient, tf.zeros_like(gradient))
             if isinstance(gradient, tf.IndexedSlices):
                 gradient = _RowGradient(gradient.values, gradient.indices, gradient.dense_shape)
             found.append(gradient)
