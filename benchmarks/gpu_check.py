@@ -36,6 +36,7 @@ class Case:
     loss: str = "SampledSoftmaxLoss"
     optimizer: str = "LazyAdam"
     timed_steps: int = 50
+    modes: tuple[str, ...] = MODES
 
     def smaller(self):
         """Returns a case for a test of the program."""
@@ -46,12 +47,20 @@ class Case:
 
 CASES = [
     Case("README example, uniform negatives", 100_000, 64, 512, 4096),
-    Case("README example", 100_000, 64, 512, 4096, sampler="inverted_file", timed_steps=20),
-    Case("step benchmark", 1_000_000, 128, 256, 1024),
+    # XLA cannot compile the updates of the lists.
     Case(
-        "step benchmark, RowwiseAdagrad", 1_000_000, 128, 256, 1024, optimizer="RowwiseAdagrad"
+        "README example",
+        100_000,
+        64,
+        512,
+        4096,
+        "inverted_file",
+        timed_steps=20,
+        modes=MODES[:1],
     ),
-    Case("unigram negatives", 100_000, 64, 512, 1024, sampler="unigram"),
+    Case("step benchmark", 1_000_000, 128, 256, 1024),
+    Case("RowwiseAdagrad", 100_000, 64, 256, 1024, optimizer="RowwiseAdagrad"),
+    Case("unigram negatives", 100_000, 64, 256, 1024, sampler="unigram"),
     Case("exact softmax", 100_000, 64, 256, 1, loss="SoftmaxLoss", timed_steps=5),
 ]
 
@@ -77,7 +86,7 @@ def main(arguments=None):
     for case in cases:
         reference = _run(case, "CPU:0", "op by op")
         _print_row(case, "CPU", "op by op", reference, {})
-        for mode in options.modes:
+        for mode in [one for one in case.modes if one in options.modes]:
             found = _run(case, options.device, mode)
             differences = {}
             if "error" not in reference and "error" not in found:
