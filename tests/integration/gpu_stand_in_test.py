@@ -1,9 +1,11 @@
 """Training on a GPU with stock operations; a second CPU device stands in for the GPU."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import tf_largeout as tflo
 from benchmarks.harness.gpu_models import cases
 from tests.slow import slow_but
 from tf_largeout.ops import devices, places
@@ -89,3 +91,21 @@ def test_a_compiled_model_has_its_counters_on_the_gpu():
             assert int(seed.numpy()[1]) == len(losses)
     assert places_of_seeds == [True, False, True]
     np.testing.assert_allclose(losses, expected[0], rtol=1e-4, atol=1e-5)
+
+
+def test_searches_and_files_of_a_model_on_a_gpu(tmp_path):
+    case = CASES["uniform"]
+    with places.stand_in(STAND_IN), tf.device(STAND_IN):
+        model = case.build()
+        x, y = case.batch()
+        model.train_on_batch(x, y)
+        _, expected = tflo.retrieval.predict_top_k(model, x, 5, verbose=0)
+        head, features = model.layers[-1], model.layers[0](x)
+        for kind, least in [("BruteForceIndex", 1.0), ("InvertedFileIndex", 0.9)]:
+            index = getattr(tflo.retrieval, kind)()
+            index.build(head.class_embeddings(), head.class_biases())
+            assert np.mean(np.asarray(index.top_k(features, 5)[1]) == expected) >= least
+        model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    _, found = tflo.retrieval.predict_top_k(loaded, x, 5, verbose=0)
+    np.testing.assert_array_equal(found, expected)
