@@ -161,7 +161,7 @@ class ExplainNaN(keras.callbacks.Callback):
     def __init__(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:
         super().__init__()
         _require_labels("ExplainNaN", x, y)
-        self._data = (x, y, sample_weight)
+        self._data: tuple[Any, ...] = (x, y, sample_weight)
         if y is not None:
             arrays = _sample_of(self._data, None)
             self._data = arrays if sample_weight is not None else arrays[:2]
