@@ -9,7 +9,7 @@ import math
 
 import tensorflow as tf
 
-from tf_largeout.ops import random_ops
+from tf_largeout.ops import random_numbers
 from tf_largeout.ops.library import gen_ops
 
 
@@ -42,7 +42,7 @@ def own_uniform_draws(
 
     `batch` is the number of examples. Returns int64 `[batch, num_sampled]`.
     """
-    return random_ops.uniform_ids([batch, num_sampled], seed, num_classes)
+    return random_numbers.uniform_ids([batch, num_sampled], seed, num_classes)
 
 
 def own_log_uniform_draws(
@@ -50,7 +50,7 @@ def own_log_uniform_draws(
 ) -> tf.Tensor:
     """Draws from the distribution of `log_uniform_sample`, as `own_uniform_draws` does."""
     shape = [batch, num_sampled]
-    uniform = random_ops.uniform_floats(shape, seed)
+    uniform = random_numbers.uniform_floats(shape, seed)
     # x = (num_classes + 1)^uniform is in [c + 1, c + 2) with the probability of class c.
     ids = tf.cast(tf.exp(uniform * math.log(num_classes + 1)), tf.int64) - 1
     return tf.clip_by_value(ids, 0, num_classes - 1)

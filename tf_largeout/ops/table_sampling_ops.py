@@ -5,7 +5,7 @@ The tables are computed once, in O(num_classes). A draw takes O(1) time on avera
 
 import tensorflow as tf
 
-from tf_largeout.ops import random_ops
+from tf_largeout.ops import random_numbers
 from tf_largeout.ops.library import gen_ops
 
 _ALIAS_TOTAL = 2**60  # the threshold of a slot that always gives its own class
@@ -38,9 +38,9 @@ def own_alias_draws(
     which computes the expected counts, does.
     """
     shape = [batch, num_sampled]
-    of_slot, of_place = random_ops.two_seeds(seed)
-    slot = random_ops.uniform_ids(shape, of_slot, slots.shape[0])
-    place = random_ops.uniform_ids(shape, of_place, _ALIAS_TOTAL)
+    of_slot, of_place = random_numbers.two_seeds(seed)
+    slot = random_numbers.uniform_ids(shape, of_slot, slots.shape[0])
+    place = random_numbers.uniform_ids(shape, of_place, _ALIAS_TOTAL)
     threshold, alias = tf.unstack(tf.gather(slots, slot), axis=-1)
     return tf.where(place < threshold, slot, alias)
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
 from tf_largeout.classes.class_changes import ClassChange
-from tf_largeout.ops.random_ops import uniform_floats
+from tf_largeout.ops.random_numbers import uniform_floats
 from tf_largeout.ops.table_sampling_ops import (
     alias_sample,
     alias_table,

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tf_largeout import checks
 from tf_largeout.arguments import one_of, real_number
 from tf_largeout.keras_internals import running_step
-from tf_largeout.ops.random_ops import uniform_floats
+from tf_largeout.ops.random_numbers import uniform_floats
 from tf_largeout.sampled_values import LEAST_COUNT, SampledValues
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.types import Config

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_largeout.ops import random_ops
+from tf_largeout.ops import random_numbers
 
 DRAWS = {
-    "floats": lambda seed: random_ops.uniform_floats([500, 3], seed),
-    "ids": lambda seed: random_ops.uniform_ids([500, 3], seed, 1_000_003),
-    "seeds": lambda seed: tf.stack(random_ops.two_seeds(seed)),
+    "floats": lambda seed: random_numbers.uniform_floats([500, 3], seed),
+    "ids": lambda seed: random_numbers.uniform_ids([500, 3], seed, 1_000_003),
+    "seeds": lambda seed: tf.stack(random_numbers.two_seeds(seed)),
 }
 
 
