@@ -51,7 +51,6 @@ class RunningStep:
 
     training: bool | None = None  # of the innermost step of a model; None outside of a step
     model: keras.Model | None = None  # of that step, if it is a `train_step` or `test_step`
-    is_compiled: bool = False  # XLA compiles the function that is traced
     is_predict: bool = False  # a step of `keras.Model.predict`
     is_export: bool = False  # by `keras.Model.export` or a `keras.export.ExportArchive`
     is_compiled: bool = False  # XLA compiles the function that is traced
