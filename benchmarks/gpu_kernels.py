@@ -16,6 +16,8 @@ from benchmarks.harness.files import new_parser, write_json
 
 STAND_IN = "CPU:1"
 
+_TABLES = ("kernels", "waits", "static_waits", "missing")
+
 
 def main(arguments=None):
     """Prints the tables; raises a SystemExit if a kernel is missing or a step waits."""
@@ -28,7 +30,8 @@ def main(arguments=None):
     use_two_devices()
     report = analyse(options.models)
     if options.json:
-        write_json(options.json, report)
+        lines = {name: [" | ".join(row) for row in report[name]] for name in _TABLES}
+        write_json(options.json, {**report, **lines})
     print_tables(report)
     if report["missing"] or report["static_waits"]:
         raise SystemExit(1)
@@ -57,7 +60,7 @@ def analyse(names=None):
                     [name, step, wait.producer, wait.consumer, wait.reason, wait.where]
                 )
             missing += [[name, step, error] for error in sorted(found.errors)]
-    rows = [[*key, sorted(models)] for key, models in sorted(kernels.items())]
+    rows = [[*key, ", ".join(sorted(models))] for key, models in sorted(kernels.items())]
     static = [one for one in waits if one[0] in STATIC and one[1] == "train"]
     return {
         "tensorflow": tf.__version__,
@@ -97,9 +100,9 @@ def _trace(model, step, arguments):
 def print_tables(report):
     """Prints the tables of kernels and of waits, in Markdown."""
     print(f"TensorFlow {report['tensorflow']}\n")
-    print("| operation | dtypes | kernel | runs on | models |\n|---|---|---|---|---:|")
-    for op, dtypes, kernel, on, models in report["kernels"]:
-        print(f"| {op} | {dtypes} | {kernel} | {on} | {len(models)} |")
+    print("| operation | dtypes | kernel | runs on | models |\n|---|---|---|---|---|")
+    for row in report["kernels"]:
+        print("| " + " | ".join(row) + " |")
     print(f"\n{len(report['waits'])} waits, {len(report['static_waits'])} of them in training")
     print("steps with static negatives.\n")
     print("| model | step | of | for | why | line |\n|---|---|---|---|---|---|")
