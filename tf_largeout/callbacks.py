@@ -131,14 +131,13 @@ class ExactMetrics(keras.callbacks.Callback):
 
 
 class ExplainNaN(keras.callbacks.Callback):
-    """Raises the error that explains why the loss of an epoch is NaN.
+    """Raises an error that explains why the loss of an epoch is NaN.
 
-    A model that is compiled with `jit_compile=True` cannot raise errors in a step. If a label
-    is out of range, or features or weights of examples are not finite, the loss of the step is
-    NaN, and so is the mean loss of the epoch. The optimizers of this library then change
-    nothing in this step. At the end of such an epoch, this callback checks the training data
-    outside of XLA, and raises the error that a model without XLA raises in the step. It adds no
-    work to a training step.
+    With `jit_compile=True`, a training step cannot raise errors. If a label is out of range, or
+    features or weights of examples are not finite, the loss of the step and the mean loss of
+    the epoch are NaN, and the optimizers of this library change nothing in this step. At the
+    end of such an epoch, this callback checks the training data without XLA, and raises the
+    error that a step without XLA raises. It adds no work to a training step.
 
     ```python
     model.compile(optimizer, loss, jit_compile=True)
@@ -152,10 +151,10 @@ class ExplainNaN(keras.callbacks.Callback):
 
     Raises:
         ValueError: As `ExactMetrics`.
-        tf.errors.InvalidArgumentError: At the end of an epoch with a loss of NaN, with the
-            cause.
-        FloatingPointError: The same, if no check fails. It names weights of the model that are
-            not finite.
+        tf.errors.InvalidArgumentError: At the end of an epoch with a loss of NaN, if a check of
+            the data fails.
+        FloatingPointError: At the end of such an epoch, if no check fails. It names weights of
+            the model that are not finite.
     """
 
     def __init__(self, x: Any, y: Any = None, sample_weight: Any = None) -> None:

@@ -6,8 +6,8 @@ input, for example a `tf.reshape` to the same shape, and drops their control dep
 keeps those of a `tf.identity` and of an assignment.
 
 A step that XLA compiles cannot raise an error. If a check fails there, all elements of the
-checked tensor become NaN, or the largest number of an integer type, which is no id. So the loss
-becomes NaN, and so do the gradients, with which our optimizers change nothing.
+checked tensor become NaN or, for integers, the largest number of the type, which is not a valid
+id. So the loss and the gradients become NaN, and our optimizers then change nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,8 @@ def require(condition: tf.Tensor, message: Sequence[Any]) -> Any:
         message: Strings and tensors, which the error prints.
 
     Raises:
-        tf.errors.InvalidArgumentError: When the step runs, if the condition is false.
+        tf.errors.InvalidArgumentError: When the step runs, if the condition is false. Not in a
+            step that XLA compiles.
     """
     if tf.inside_function() and running_step().is_compiled:
         return condition
@@ -40,7 +41,7 @@ def passed(checks: Iterable[Any], tensor: tf.Tensor) -> tf.Tensor:
 
     Args:
         checks: Results of `require` and `finite`, or tensors that must be computed first. None
-            is ignored: in eager mode, an assertion is None.
+            is ignored, because in eager mode an assertion is None.
         tensor: Any tensor.
     """
     awaited = []
@@ -64,7 +65,8 @@ def finite(tensor: tf.Tensor, message: str) -> tf.Tensor:
         message: The start of the error message.
 
     Raises:
-        tf.errors.InvalidArgumentError: When the step runs, if a number is NaN or infinite.
+        tf.errors.InvalidArgumentError: When the step runs, if a number is NaN or infinite. Not
+            in a step that XLA compiles.
     """
     if tf.inside_function() and running_step().is_compiled:
         return _if_passed([tensor], tensor)

@@ -1,6 +1,6 @@
 """The variables that our ops use: their resource handles and their devices.
 
-They may be on a GPU only if the ops are stock operations.
+Variables may be on a GPU only if the ops are stock operations.
 """
 
 import contextlib
@@ -48,9 +48,10 @@ def optional_handle(
 def supported_device_scope() -> AbstractContextManager[None]:
     """Returns the device scope in which to create variables that our ops access by handle.
 
-    Without a GPU, the scope changes nothing. With a GPU and stock operations, an enclosing
-    `tf.device` decides. Without one, it is the first GPU if `LARGEOUT_GPU=1` is in the
-    environment, else the CPU, with a warning. With other ops, it is the CPU.
+    Without a GPU, the scope has no effect. With a GPU and stock operations, an enclosing
+    `tf.device` decides. If there is none, the device is the first GPU if `LARGEOUT_GPU=1` is in
+    the environment, else the CPU, with a warning. With native ops, it is the CPU, with a
+    warning.
     """
     gpu = places.first_gpu()
     if not gpu:
@@ -70,10 +71,10 @@ def runs_stock() -> bool:
 
 
 def host_ids_scope() -> AbstractContextManager[None]:
-    """Returns the scope for labels, draws, counters and other ids: the host.
+    """Returns the scope of the host, for labels, draws, counters and other ids.
 
-    So that a step on a GPU never waits for ids. The scope has no effect without a GPU, and if
-    the ops are not stock operations.
+    With these on the host, a step on a GPU does not wait for them. The scope has no effect
+    without a GPU, and with native ops.
     """
     return places.host_scope() if library.OPS == "stock" else contextlib.nullcontext()
 

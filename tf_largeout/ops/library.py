@@ -1,7 +1,9 @@
 """Chooses the ops of this process: the C++ op library, or stock TensorFlow operations.
 
-Only `tf_largeout.ops` accesses it. LARGEOUT_OPS in the environment makes the choice. Otherwise
-it is a library that fits the installed TensorFlow and, if there is none, stock operations.
+Only `tf_largeout.ops` imports this module. If LARGEOUT_OPS is in the environment, it makes the
+choice. Otherwise, with LARGEOUT_GPU=1 and a GPU, the ops are stock operations, except those for
+which the library has GPU kernels. Otherwise they are those of a library that fits the installed
+TensorFlow or, if there is none, stock operations.
 """
 
 import contextlib
@@ -99,8 +101,8 @@ def choose(path: pathlib.Path, asked: str, is_named: bool, on_gpus: bool) -> Ops
         path: The op library. It may be missing.
         asked: "native", "stock", or "": native ops if the library loads, else stock ops.
         is_named: Whether the user has named the library, so that it must load.
-        on_gpus: Whether ops run on GPUs: with "", as stock ops. If the library has usable GPU
-            kernels, the ops that have them come from the library.
+        on_gpus: Whether layers are on a GPU. With "", the ops are then stock ops, except those
+            for which the library has usable GPU kernels.
 
     Raises:
         ImportError: If `asked` has another value, or the library must load and does not.
@@ -125,7 +127,7 @@ def choose(path: pathlib.Path, asked: str, is_named: bool, on_gpus: bool) -> Ops
 
 
 def _for_gpus(path: pathlib.Path) -> Ops:
-    """Returns stock ops, in part replaced by ops of the library that have GPU kernels."""
+    """Returns stock ops, and from the library those ops that have usable GPU kernels."""
     reason = "LARGEOUT_GPU is 1, and TensorFlow has a GPU"
     stock = _stock()
     if not has_gpu_kernels(path) or check_gpus(path):
@@ -219,9 +221,14 @@ def _text_in(path: pathlib.Path, pattern: bytes) -> bytes | None:
 
 
 def load(path: pathlib.Path, gpu_kernels: bool = False) -> types.ModuleType:
-    """Returns the module of op functions of a library; with `gpu_kernels`, also for GPUs.
+    """Returns the module with the op functions of a library.
 
-    A library for another TensorFlow, or one that does not load, is a NoLibraryError.
+    Args:
+        path: The op library.
+        gpu_kernels: Whether to register its GPU kernels, too.
+
+    Raises:
+        NoLibraryError: If the library is for another TensorFlow, or does not load.
     """
     check_library(path, tf.__version__)
     try:

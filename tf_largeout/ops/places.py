@@ -1,8 +1,8 @@
 """Where tensors are: on the host or on a GPU.
 
 Ids, labels, counters and draws are on the host, because they decide what a step does. Rows,
-slots and logits are on the device of the variables. So data moves only from the host to the
-GPU, and a step never waits for the GPU.
+slots and logits are on the device of the variables. So in most steps, data moves only from the
+host to the GPU, and the host does not wait for the GPU; docs/guides/gpu.md has the exceptions.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ def first_gpu() -> str | None:
 
 
 def is_gpu(device: str | None) -> bool:
-    """Returns whether the name of a device, such as that of a tensor, is that of a GPU."""
+    """Returns whether a device name, such as `tensor.device`, is that of a GPU."""
     device = device or ""
     return "GPU:" in device or bool(STAND_IN and device.endswith(STAND_IN))
 
@@ -45,21 +45,21 @@ def stand_in(device: str) -> Iterator[None]:
 def host_scope() -> AbstractContextManager[None]:
     """Returns the scope of the CPU of this machine.
 
-    It has no effect without a GPU, and in a step that XLA compiles: that is on one device.
+    It has no effect without a GPU, and in a step that XLA compiles, which runs on one device.
     """
     has_effect = first_gpu() and not running_step().is_compiled
     return tf.device(HOST) if has_effect else contextlib.nullcontext()
 
 
 def scope_of(*tensors: Any) -> AbstractContextManager[None]:
-    """Returns the scope of the host if it has all `tensors`, else one without effect."""
+    """Returns the scope of the host if all `tensors` are there, else one without effect."""
     return host_scope() if are_on_host(*tensors) else contextlib.nullcontext()
 
 
 def are_on_host(*tensors: Any) -> bool:
     """Returns whether all tensors are known to be on the host.
 
-    In a function, those are known that were created within a scope of the host.
+    In a function, this is known only of tensors that were created within a scope of the host.
     """
     for tensor in tensors:
         device = tensor.device or ""

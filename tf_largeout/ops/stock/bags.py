@@ -16,7 +16,10 @@ from tf_largeout.ops.stock.rows import largeout_merge_rows
 def largeout_bag_sums(
     embeddings: tf.Tensor, ids: tf.Tensor, weights: tf.Tensor, differentiate_weights: bool
 ) -> tf.Tensor:
-    """Returns the sums, `[batch, dim]`; NaN for an id out of range where nothing can raise."""
+    """Returns the sums, `[batch, dim]`.
+
+    Where errors cannot be raised, the sum with an id out of range is NaN.
+    """
     tables.check(embeddings, "embeddings", shape=[None, None])
     ids = errors.tensor(ids, tf.int64, "ids")
     weights = errors.tensor(weights, tf.float32, "weights")

@@ -1,7 +1,7 @@
 """Operations on the logits of sampled candidates; see `ops/candidate_ops.py`.
 
-Labels are compared with candidates one slot of labels after the other, so that the memory is
-that of the logits for any number of labels.
+Candidates are compared with one column of labels at a time. So the comparison takes no more
+memory than the logits, for any number of labels.
 """
 
 from collections.abc import Callable
@@ -65,7 +65,10 @@ def largeout_candidate_ranks(
     labels: tf.Tensor,
     true_logits: tf.Tensor,
 ) -> tf.Tensor:
-    """Counts the candidates and other labels that rank before each label, like `labels`."""
+    """Counts the candidates and other labels that rank before each label.
+
+    Returns int64 of the shape of `labels`.
+    """
     logits, offsets, hits = _checked(logits, offsets, no_effect, candidates, "no_effect")
     labels = errors.tensor(labels, tf.int64, "labels")
     scores = errors.tensor(true_logits, tf.float32, "true_logits")
@@ -103,7 +106,7 @@ def _labels_above(labels: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
 def _checked(
     logits: Any, offsets: Any | None, labels: Any, candidates: Any, labels_name: str = "labels"
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns logits, offsets (0 without) and accidental hits, bool like the logits."""
+    """Returns logits, offsets (0 for None) and accidental hits, bools like the logits."""
     logits = errors.tensor(logits, tf.float32, "logits")
     if logits.shape.rank not in (2, None):
         errors.fail(f"logits must be [batch, num_candidates], got {errors.sizes(logits)}")

@@ -1,7 +1,7 @@
 """Exact passes over all classes in blocks of a fixed size; see `ops/class_scan_ops.py`.
 
-A pass holds the logits of one block, about 16 MiB. The number of classes of a block depends on
-the size of the batch only, so XLA compiles a pass.
+A pass holds the logits of one block, about 16 MiB. The number of classes in a block depends
+only on shapes, so XLA can compile a pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class _Block(NamedTuple):
     """A block of classes. Classes that do not exist are at the end of the last block.
 
     Attributes:
-        ids: int64 `[n]`, all in range: the last class takes the place of classes that do not
+        ids: int64 `[n]`, all in range. The last class takes the place of classes that do not
             exist.
         exists: bool `[n]`.
         rows: float32 `[n, dim]`.
@@ -41,7 +41,7 @@ class _Block(NamedTuple):
 
 
 class _Classes:
-    """The classes of a pass: their rows and biases, and their logits for some features."""
+    """The classes of a pass: their rows, their biases, and their logits for given features."""
 
     def __init__(
         self,
@@ -111,7 +111,8 @@ class _Classes:
     def label_logits(self, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the logits of labels `[batch, num_labels]`, and a bound of their error.
 
-        They are 0 at padding, and NaN for a label out of range where this cannot be an error.
+        Logits are 0 at padding. Where errors cannot be raised, the logit of a label out of
+        range is NaN.
         """
         is_label = labels != -1
         labels = errors.class_ids(labels, self.count, "labels")
@@ -135,8 +136,8 @@ def largeout_class_statistics(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns the log partition function, and the logits and ranks of the labels.
 
-    A class whose logit differs from that of the label by less than the error of rounding counts
-    as equal: the lower id wins.
+    If the logit of a class differs from that of the label by less than the rounding error, they
+    count as equal, and the lower id ranks first.
     """
     features, labels = _features(features), tf.convert_to_tensor(labels, tf.int64)
     first_class = tf.cast(first_class, tf.int64)

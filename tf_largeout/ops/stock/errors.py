@@ -1,7 +1,8 @@
-"""Errors of the ops: with the texts of the op library where an error costs nothing.
+"""Checks of the arguments of ops. Where possible, errors have the text of the op library.
 
-A compiled step and a GPU cannot raise errors. There the functions below do nothing, and the ops
-change no variable or return NaN. With a GPU, numbers on the host are still checked.
+A step that XLA compiles cannot raise errors, nor can an op on a GPU without waiting. There the
+functions below do not check numbers, and the ops return NaN or change no variable. In a step
+on a GPU, numbers on the host are still checked.
 """
 
 from collections.abc import Sequence
@@ -83,7 +84,7 @@ def all_true(
 
     Args:
         good: Bools.
-        numbers: The numbers that were checked, like `good`.
+        numbers: The numbers that were checked, of the shape of `good`.
         message: The error, with fields `{number}`, `{place}`, `{index}` and `{example}` for
             the first false element.
         tensor: Any tensor.

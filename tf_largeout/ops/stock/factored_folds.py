@@ -39,7 +39,7 @@ def count(log: tf.Tensor) -> tf.Tensor:
 
 
 class _Fold(NamedTuple):
-    """A fold of a log: `number` tells its kind and place, `factors` `[width]` its matrix G."""
+    """A fold of a log: `number` encodes its kind and place; `factors` `[width]` give G."""
 
     number: tf.Tensor
     factors: tf.Tensor

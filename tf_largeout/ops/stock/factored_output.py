@@ -1,8 +1,8 @@
 """The ops of a factored output layer; see `papers/factored/factored_output_ops.py`.
 
 The formulas are those of `custom_ops/core/factored_output`, all in float64. A step computes the
-new state first, checks it, and then writes all of it or nothing. Where no error can be raised,
-a refused step writes the old values, and its gradient is NaN.
+new state first, checks it, and then writes all of it or nothing. Where errors cannot be raised,
+a rejected step writes the old values, and its gradient is NaN.
 """
 
 import math
@@ -82,7 +82,7 @@ class _Handles(NamedTuple):
 
 
 class _Checks:
-    """Checks of a step. All that depends on `good` is computed after the checks so far."""
+    """Checks of a step. Tensors that depend on `good` are computed after these checks."""
 
     def __init__(self) -> None:
         self.good = tf.constant(True)
@@ -178,7 +178,7 @@ def largeout_factored_output_step(
     update: bool = True,
     min_pivot: float = 1e-4,
 ) -> tf.Tensor:
-    """Makes a step; returns the gradient by the features, float64 `[batch, dim]`."""
+    """Makes a step; returns the gradient of the features, float64 `[batch, dim]`."""
     state, checks = _Handles(*handles), _Checks()
     if not 0 < min_pivot < math.inf:
         errors.fail(f"min_pivot must be a finite number above 0, got {min_pivot}")
@@ -228,10 +228,10 @@ def _check_step(checks: _Checks, version: tf.Tensor, steps: tf.Tensor, rate: tf.
 
 
 class _Step:
-    """A step: the gradient `W'E` by the features, and the new state.
+    """A step: the gradient of the features, `W'E`, and the new state.
 
-    E are the derivatives by all logits. They are not computed: `E = 2 W H Gamma + 1 sigma' + A`
-    with the features H as columns, Gamma, sigma and A from `slopes`.
+    E is the gradient of all logits. It is not computed. `E = 2 W H Gamma + 1 sigma' + A`, where
+    the columns of H are the features, and Gamma, sigma and A come from `slopes`.
     """
 
     def __init__(
@@ -338,7 +338,7 @@ class _Step:
         }
 
     def _sums_of_slopes(self) -> tf.Tensor:
-        """Returns the sums of the derivatives by all logits, E'1."""
+        """Returns the sums of the gradients of all logits, E'1."""
         of_total = tf.linalg.matvec(self._batch.features, self._old["total"])
         num_classes = float(self._state.num_classes)
         return 2 * self._by_q * of_total + num_classes * self._by_s + self._target_sums
@@ -367,7 +367,7 @@ class _Step:
         return self._old["gram"] - (half + tf.transpose(half))
 
     def _merged(self, solved: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Returns distinct targets and, of each, the sums of `solved` and of the features.
+        """Returns distinct targets, and for each the sums of `solved` and of the features.
 
         Returns `(ids, is_row, sums, sums)` with one place per target. Places without a row
         repeat the first one, except for the sums of features, which are 0 there.

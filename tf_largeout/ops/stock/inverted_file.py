@@ -1,8 +1,8 @@
 """Inverted files; see `ops/inverted_file_ops.py` and `custom_ops/ops/inverted_file_ops.cc`.
 
-The state is that of the op library, bit by bit, so each can search what the other fitted. A
-search has static shapes, and XLA compiles it. Fits and reassignments run in NumPy on the host:
-in a function, but not in one that XLA compiles.
+The state has the format of the op library, so each can search what the other has fitted. A
+search has static shapes, so XLA can compile it. Fits and reassignments run in NumPy on the
+host, which XLA cannot compile.
 """
 
 from collections.abc import Callable, Sequence
@@ -49,7 +49,7 @@ def largeout_inverted_file_search(
     k: tf.Tensor,
     num_probes: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns scores and ids `[batch, k]`, in pieces of limited size."""
+    """Returns scores and ids `[batch, k]`. A piece of queries at a time limits the memory."""
     errors.positive(num_probes=num_probes)
     handles = [means, mean_bias, offsets, ids, codes, scales]
     _check_shapes([tables.static_shape(one) for one in handles])
@@ -79,7 +79,7 @@ def largeout_inverted_file_search(
 
 
 class _Search:
-    """Searches of some queries in the values of the variables of a file."""
+    """Searches an inverted file, given by the values of its variables."""
 
     def __init__(self, state: State, num_probes: int) -> None:
         means, mean_bias, offsets, ids, codes, scales = state
@@ -176,9 +176,11 @@ class _Search:
 
 
 def _products(queries: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns float32 sums of products of whole numbers, which are exact up to rounding.
+    """Returns sums of products of whole numbers, rounded once, to float32.
 
-    queries: float32 `[batch, width]`. rows: `[num_rows, width]` or `[batch, num_rows, width]`.
+    Args:
+        queries: float32 `[batch, width]`.
+        rows: `[num_rows, width]` or `[batch, num_rows, width]`.
     """
     exact = tf.float32 if rows.shape[-1] <= _EXACT_WIDTH else tf.float64
     queries, rows = tf.cast(queries, exact), tf.cast(rows, exact)
@@ -200,7 +202,7 @@ def quantized(rows: tf.Tensor, most: int, width: int) -> tuple[tf.Tensor, tf.Ten
 
 
 def packed(scores: tf.Tensor, ids: tf.Tensor) -> tf.Tensor:
-    """Packs a score and an id into an int64, so that the order is that of the results."""
+    """Packs a score and an id into an int64; a better result is a larger number."""
     bits = tf.bitcast(tf.where(scores == 0, 0.0, scores), tf.int32)
     largest = tf.constant(tf.int32.max, tf.int32)
     ordered = tf.where(bits < 0, tf.bitwise.bitwise_xor(bits, largest), bits)
@@ -257,7 +259,7 @@ def largeout_inverted_file_upkeep(
     rows_a_step: int,
     unit_length: bool = False,
 ) -> tf.Operation | None:
-    """Reads the rows only in steps where something is due."""
+    """Makes one step of upkeep in place. Reads the rows only if an update is due."""
     errors.positive(interval=interval, rows_a_step=rows_a_step)
     handles = [means, mean_bias, offsets, ids, codes, scales, schedule]
     tables.check_distinct(embeddings, *bias, *handles)
@@ -345,7 +347,7 @@ def _updated(
     unit_length: bool,
     update: Update,
 ) -> State:
-    """Returns the state after an update of its lists, by NumPy on the host."""
+    """Returns the state after an update of its lists, in NumPy on the host."""
     embeddings = tf.convert_to_tensor(embeddings)
     state = [tf.convert_to_tensor(*one) for one in zip(state, _DTYPES, strict=True)]
     _check_shapes([one.shape for one in state])

@@ -26,21 +26,21 @@ def mean_members(num_classes: int, num_lists: int) -> int:
 
 
 def num_sampled(num_classes: int, num_lists: int) -> int:
-    """Returns the number of rows of which k-means finds the lists."""
+    """Returns the number of rows from which k-means computes the lists."""
     return min(num_classes, _ROWS_FOR_EACH_LIST * num_lists)
 
 
 def most_of_query(dim: int) -> int:
-    """Returns the largest code of a query: sums of products fit into 32 bits."""
+    """Returns the largest code of a query such that sums of products fit into 32 bits."""
     width = max(1, -(-dim // GROUP_ROWS) * GROUP_ROWS)
     most = (2**31 - 1) // ((CODE_OF_ZERO + MOST_OF_ROW) * width)
     return min(max(most, 1), MOST_OF_QUERY)
 
 
 def quantized(rows: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns whole numbers up to `most`, as floats, and the value of the number 1 per row.
+    """Returns whole numbers of magnitude up to `most`, as floats, and the scale of each row.
 
-    It is NaN for rows that are not finite.
+    A row is about its numbers times its scale. The scale of a row that is not finite is NaN.
     """
     largest = np.maximum(rows.max(axis=1, initial=0), -rows.min(axis=1, initial=0))
     with np.errstate(all="ignore"):
@@ -60,7 +60,7 @@ class Lists:
         rows: `[num_classes, dim]`, float32 or bfloat16.
         bias: float32 `[num_classes]`, or None.
         state: The seven arrays of the file. They are not changed.
-        unit_length: Whether the file is that of the rows scaled to length 1.
+        unit_length: Whether the rows are scaled to length 1.
 
     Raises:
         ValueError: If the offsets or the schedule are invalid.
@@ -102,7 +102,7 @@ class Lists:
         self._schedule[1] = self._schedule[0] if step is None else step
 
     def keep_up(self, interval: int, rows_a_step: int, sample: np.ndarray) -> None:
-        """Counts a step, and fits or updates the lists if that is due."""
+        """Counts a step. Fits or updates the lists if this is due."""
         step, fitted_at = (int(number) for number in self._schedule)
         self._schedule[0] += 1
         stale, age = fitted_at < 0 or self._offsets[-1] == 0, step - fitted_at
@@ -117,14 +117,14 @@ class Lists:
             self.fit(sample, step)
 
     def scored_rows(self, ids: np.ndarray) -> np.ndarray:
-        """Returns float32 rows, of length 1 if the file is that of such rows."""
+        """Returns float32 rows, with `unit_length` scaled to length 1."""
         rows = self._rows[ids].astype(np.float32)
         if self._unit_length:
             rows = (rows * _inverse_lengths(rows)[:, np.newaxis]).astype(np.float32)
         return rows
 
     def biases(self, ids: np.ndarray) -> np.ndarray:
-        """Returns float32 biases, 0 without biases."""
+        """Returns float32 biases. They are 0 if the classes have none."""
         return np.zeros(len(ids), np.float32) if self._bias is None else self._bias[ids]
 
     @property

@@ -1,7 +1,7 @@
 """Classes of 8 bits per number; see `ops/class_scan_ops.py`.
 
-Codes and scales are those of the op library. The bounds of rounding errors, which only its own
-passes use, say that they are unknown.
+Codes and scales are those of the op library. Bounds of rounding errors are marked as unknown:
+only the passes of the op library use them.
 """
 
 from collections.abc import Sequence

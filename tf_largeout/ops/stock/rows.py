@@ -1,13 +1,13 @@
 """Merging of gradient rows and optimizer updates of rows; see `ops/row_ops.py`.
 
-All shapes are static: n gradient rows are merged to n rows. Those of the distinct ids come
-first, in ascending order. Then come rows of 0 that repeat the highest id, so that Keras's
-optimizers, observers of rows and clipping need no rule for them. Only if there is no row at
-all, all ids are -1, and updates skip them. In gradient rows, an id of -1 is no row.
+All shapes are static: n gradient rows are merged into n rows. Those of the distinct ids come
+first, in ascending order. Then come rows of 0 with the highest id, so that Keras's optimizers,
+observers of rows and clipping need no special case. A gradient row with the id -1 is ignored.
+If all rows are ignored, all merged ids are -1, and updates skip them.
 
-Equal gradients are summed in any order. An id out of range is an error on a CPU. In a compiled
-step or on a GPU, where nothing can raise an error, the update then changes no row. With ids on
-the host and values on a GPU, it also changes no row if a value is not finite.
+Gradients of equal ids are summed in any order. An id out of range is an error on a CPU. In a
+compiled step, or for ids on a GPU, errors cannot be raised, and the update then changes no row.
+With ids on the host and values on a GPU, it also changes no row if a value is not finite.
 """
 
 from collections.abc import Sequence
@@ -57,8 +57,8 @@ def _merge(values: tf.Tensor, ids: tf.Tensor) -> _Merged:
 class _Order(NamedTuple):
     """How rows are merged: row `places[i]` is added to row `segments[i]` of the result.
 
-    The others are those of `_Merged`. If the ids are on the host, all are, so that no step on a
-    GPU waits for them.
+    `ids` and `is_row` are those of `_Merged`. If the ids are on the host, all four tensors are
+    there, so that a step on a GPU does not wait for them.
     """
 
     places: tf.Tensor
@@ -87,7 +87,7 @@ def _order(ids: tf.Tensor) -> _Order:
 
 
 def largeout_check_row_ids(ids: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
-    """Returns ids `[n]`; raises an error for an id out of range, where errors can be raised."""
+    """Returns ids `[n]`. An id out of range is an error where errors can be raised."""
     ids = tf.convert_to_tensor(ids)
     static = errors.static_number(num_rows)
     limit = "the number of rows" if static is None else static

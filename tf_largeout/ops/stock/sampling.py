@@ -1,9 +1,9 @@
 """Draws of classes from the uniform and the log-uniform distribution, and from any other one.
 
 The method and its terms are those of `core/sampling/sampling.h`: classes are on a line of
-integers, class c at `[cumulative(c), cumulative(c + 1))`. Draws are those of the op library
-with the same seed; log-uniform ones may differ in rare cases, because the logarithms of
-processors differ in the last bit.
+integers, class c at `[cumulative(c), cumulative(c + 1))`. With the same seed, draws are those
+of the op library. Log-uniform draws may differ in rare cases, because logarithms of processors
+differ in the last bit.
 """
 
 import bisect
@@ -97,7 +97,7 @@ def seed_tensor(seed: Any) -> tf.Tensor:
 def counts_of_labels(
     true_classes: Any, num_classes: Any, counts_of: Callable[[tf.Tensor], tf.Tensor]
 ) -> tf.Tensor:
-    """Returns the expected counts of labels: 1 for -1, and NaN for others out of range."""
+    """Returns the expected counts of labels: 1 for -1, NaN for other ids out of range."""
     labels = errors.tensor(true_classes, tf.int64, "labels")
     num_classes = tf.cast(num_classes, tf.int64)
     labels = errors.class_ids(labels, num_classes, "labels")
@@ -186,7 +186,7 @@ class _LogUniform:
 
 
 def _num_certain(num_classes: int, num_strata: int) -> int:
-    """Returns how many classes, which are the first ones, have the length of a stratum."""
+    """Returns how many of the first classes have the length of a stratum."""
 
     def is_not_certain(c: int) -> bool:
         own = math.log1p(1.0 / (c + 1))
@@ -201,7 +201,7 @@ def _draw_without_replacement(
 ) -> tf.Tensor:
     """Draws by ordered pivotal sampling, which `core/sampling/sampling.h` explains.
 
-    All strata are computed at once. Only the fights depend on those before.
+    All strata are computed at once. Only a fight depends on earlier fights.
     """
     stratum = distribution.stratum
     length = num_sampled * stratum

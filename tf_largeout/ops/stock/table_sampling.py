@@ -1,6 +1,6 @@
-"""Draws from any distribution, by tables that are those of the op library, bit for bit.
+"""Draws from any distribution, with tables that are bit-identical to those of the op library.
 
-The tables are computed by NumPy, on the host, once. See `core/sampling/alias_table.h`,
+NumPy computes the tables once, on the host. See `core/sampling/alias_table.h`,
 `cumulative_table.h` and `integer_masses.h` for the methods.
 """
 
@@ -90,7 +90,8 @@ def largeout_pivotal_sample(
 ) -> sampling.Sample:
     """Draws distinct classes.
 
-    The search halves all classes, so that its steps are static; `index` is not used.
+    A binary search over all classes finds a class, in a static number of steps. `index` is not
+    used.
     """
     sampling.check_count("num_sampled", num_sampled)
     cumulative = errors.tensor(cumulative, tf.int64, "cumulative")
@@ -112,7 +113,7 @@ def largeout_pivotal_sample(
 
 
 class _Table:
-    """A distribution as the sums of its lengths, int64 `[num_classes + 1]`."""
+    """A distribution given by cumulative lengths, int64 `[num_classes + 1]`."""
 
     def __init__(self, cumulative: tf.Tensor, num_strata: int):
         self._cumulative = cumulative
@@ -221,10 +222,11 @@ def _find_scale(weights: np.ndarray, num_strata: int) -> tuple[float, float]:
 def _alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the slots and the probabilities.
 
-    The room that the light classes leave in their slots is on a line, in the order of ids, and
-    so is what the heavy classes exceed theirs by. A light slot goes to the heavy class that
-    ends at the start of its room or later. A heavy class leaves the room that starts after its
-    end to the next heavy class. Numbers have up to 91 bits: a high part and 32 low bits.
+    The room that light classes leave in their slots is laid out on a line, in the order of ids.
+    The excess of the heavy classes is laid out on the same line. The room of a light slot goes
+    to the first heavy class that ends at the start of this room or later. Room that starts
+    after the end of a heavy class goes to the next heavy class. Numbers have up to 91 bits: a
+    high part and 32 low bits.
     """
     _check_weights(weights, 1)
     masses = _integer_masses(weights, 1)

@@ -30,7 +30,7 @@ def dtype_of(handle: tf.Tensor) -> tf.DType:
 
 
 def static_shape(handle: tf.Tensor) -> tf.TensorShape:
-    """Returns the shape of the variable as far as the handle tells it."""
+    """Returns the shape of the variable, as far as it is known without running an op."""
     known = variable_of_handle(handle)
     return tf.TensorShape(None) if known is None else known[1]
 
@@ -44,7 +44,7 @@ def shape_of(handle: tf.Tensor) -> tf.Tensor:
 
 
 def num_rows(handle: tf.Tensor) -> tf.Tensor | int:
-    """Returns the number of rows of the variable: an int, or int64 if the step knows it."""
+    """Returns the number of rows: an int, or an int64 scalar if only the step knows it."""
     static = static_shape(handle)
     known = static[0] if static.rank else None  # a constant would be on the GPU
     return shape_of(handle)[0] if known is None else known
