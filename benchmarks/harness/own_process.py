@@ -75,7 +75,8 @@ def call_in_turns(functions, environments=None):
             futures.append(pools[-1].submit(_call, function))
         other.close()  # so that `recv` below fails if the process ends
         ours.append(connection)
-    waiting = list(ours)
+    # The first turn begins when all processes have imported their modules.
+    waiting = [connection for connection in ours if _answers(connection)]
     while waiting:
         waiting = [connection for connection in waiting if _grant(connection)]
     for pool in pools:
@@ -100,8 +101,16 @@ def _grant(connection):
     """Grants a turn; returns whether the process wants another one."""
     try:
         connection.send(None)
+    except OSError:  # it was killed
+        return False
+    return _answers(connection)
+
+
+def _answers(connection):
+    """Waits for a message; returns False if the function returned, or the process is killed."""
+    try:
         connection.recv()
-    except (EOFError, OSError):  # its function returned, or it was killed
+    except (EOFError, OSError):
         return False
     return True
 
@@ -115,7 +124,7 @@ def _keep(connection):
 def _call(function):
     turn = Turn(_connection)
     try:
-        turn.wait()
+        turn.pass_on()
         return function(turn)
     finally:
         _connection.close()

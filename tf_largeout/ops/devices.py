@@ -136,7 +136,10 @@ def why_not_compiled() -> str | None:
             "it can compile. On a CPU, the op library without XLA is faster."
         )
     if tf.config.list_logical_devices("GPU"):
-        return "nobody has tried this on a GPU. `make gpu-check` does. Leave jit_compile out."
+        return (
+            "compiled steps have not run on a GPU yet, so XLA is refused where TensorFlow has "
+            "one. `make gpu-check` runs them. Leave jit_compile out."
+        )
     return None
 
 

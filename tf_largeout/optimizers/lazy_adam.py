@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout.arguments import boolean, real_number, whole_number
-from tf_largeout.keras_internals import SlotOnDemand, known_variable, slot_of
+from tf_largeout.keras_internals import SlotOnDemand, known_variable, running_step, slot_of
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
 from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import Config, LearningRate, Variable
@@ -216,7 +216,9 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
                     self.assign(slot, slot.value * decay)
             return tf.no_op()
 
-        if devices.is_on_gpu(variable):  # a condition would make each step wait for the GPU
+        is_compiled = tf.inside_function() and running_step().is_compiled
+        # A condition would make a step wait for the GPU, and XLA would copy the variables.
+        if is_compiled or devices.is_on_gpu(variable):
             decay_moments()
         else:
             tf.cond(tf.reduce_any(skipped > 0), decay_moments, tf.no_op)

@@ -25,8 +25,8 @@ def bits_of_last_draw(seed: tf.Tensor) -> tf.Tensor:
 
 def _bits(seed: tf.Tensor, first_draw: int, num_draws: int) -> tf.Tensor:
     # The low halves of the two words are the key, the high halves the end of the counter.
-    halves = tf.transpose(tf.bitcast(seed, tf.uint32))
-    key, counter = tf.unstack(tf.bitcast(halves, tf.uint64))
+    words = tf.bitcast(seed, tf.uint64)
+    key, counter = (_joined(*tf.unstack(part(words))) for part in (_low_half, _high_half))
     return tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=[num_draws, 2],
         key=key[tf.newaxis],
@@ -84,6 +84,10 @@ def scale_bits(bits: tf.Tensor, limit: int | tf.Tensor) -> tf.Tensor:
     middle = _high_half(low_bits * low_limit) + _low_half(low_bits * high_limit) + cross
     high = high_bits * high_limit + _high_half(low_bits * high_limit) + _high_half(middle)
     return tf.cast(high, tf.int64)
+
+
+def _joined(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    return tf.bitwise.bitwise_or(low, tf.bitwise.left_shift(high, tf.constant(32, tf.uint64)))
 
 
 def _low_half(words: tf.Tensor) -> tf.Tensor:
