@@ -171,15 +171,19 @@ class ExplainNaN(keras.callbacks.Callback):
         for batch in self._batches():
             self._check(*keras.utils.unpack_x_y_sample_weight(batch))
         weights = [one.path for one in self.model.weights if not _is_finite(one)]
-        advice = "So logits have overflowed in a step: lower the learning rate."
+        advice = (
+            "Either the logits have overflowed in a step: lower the learning rate. Or `fit` "
+            "got a `sample_weight` or `class_weight` that is not finite: pass a "
+            "`sample_weight` to ExplainNaN, too."
+        )
         if weights:
             advice = (
                 f"These weights of the model are not finite: {', '.join(weights)}. Restore a "
                 "checkpoint, and lower the learning rate."
             )
         raise FloatingPointError(
-            f"The loss of epoch {epoch + 1} is NaN, but the labels, the features and the "
-            f"weights of all examples pass their checks. {advice}"
+            f"The loss of epoch {epoch + 1} is NaN, but the data of ExplainNaN passes all "
+            f"checks. {advice}"
         )
 
     def _batches(self) -> Any:

@@ -380,7 +380,7 @@ def test_a_callback_names_the_cause_of_nan():
             tf.errors.InvalidArgumentError, match=kinds.get(case.split()[-1], "class ids")
         ):
             end_epoch(*data)
-    with pytest.raises(FloatingPointError, match="pass their checks. So logits"):
+    with pytest.raises(FloatingPointError, match="passes all checks. Either the logits"):
         end_epoch(X, Y)
     batches = tf.data.Dataset.from_tensor_slices((X, INVALID["label below -1"][1])).batch(4)
     with pytest.raises(tf.errors.InvalidArgumentError, match="class ids"):

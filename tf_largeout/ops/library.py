@@ -255,9 +255,17 @@ def _gpu_kernels_off() -> Iterator[None]:
 
 
 def _wants_gpus() -> bool:
-    """Returns whether LARGEOUT_GPU is 1 and TensorFlow has a GPU."""
-    wanted = os.environ.get("LARGEOUT_GPU") == "1"
-    return wanted and bool(tf.config.list_physical_devices("GPU"))
+    """Returns whether LARGEOUT_GPU is 1 and TensorFlow has a GPU; warns if it has none."""
+    value = os.environ.get("LARGEOUT_GPU", "")
+    if value not in ("", "0", "1"):
+        raise ImportError(
+            f"LARGEOUT_GPU is {value!r}. Expected 1 (output layers on the first GPU), 0 or "
+            "unset (on the CPU)."
+        )
+    has_gpus = value == "1" and bool(tf.config.list_physical_devices("GPU"))
+    if value == "1" and not has_gpus:
+        _LOG.warning("LARGEOUT_GPU is 1, but TensorFlow finds no GPU: the CPU is used.")
+    return has_gpus
 
 
 _REMEDIES = (
