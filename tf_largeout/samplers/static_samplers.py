@@ -131,7 +131,7 @@ class StaticSampler(Sampler):
     def get_config(self) -> Config:
         config = {**super().get_config(), "unique": self.unique}
         # A subclass of a user may not have the argument `shared`.
-        if not self.shared or "shared" in inspect.signature(type(self)).parameters:
+        if not self.shared or "shared" in inspect.signature(type(self).__init__).parameters:
             config["shared"] = self.shared
         return config
 
