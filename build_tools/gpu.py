@@ -6,8 +6,7 @@ import re
 import runpy
 import shutil
 
-from build_tools import tensorflow_install
-from build_tools.errors import BuildError
+from build_tools import native, tensorflow_install
 
 _CARDS = tensorflow_install.ROOT / "tf_largeout" / "ops" / "gpu_cards.py"
 
@@ -18,13 +17,8 @@ def is_wanted() -> bool:
     Raises:
         BuildError: If LARGEOUT_CUDA is neither 0, 1 nor unset.
     """
-    value = os.environ.get("LARGEOUT_CUDA", "")
-    if value not in ("", "0", "1"):
-        raise BuildError(
-            f"LARGEOUT_CUDA is {value!r}. Expected 1 (compile the CUDA kernels with nvcc), 0 "
-            "or unset (do not compile them)."
-        )
-    return value == "1"
+    expected = "1 (compile the CUDA kernels with nvcc), 0 or unset (do not compile them)"
+    return native.is_one("LARGEOUT_CUDA", expected)
 
 
 def notice(library: pathlib.Path) -> str | None:

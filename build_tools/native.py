@@ -24,12 +24,22 @@ def is_required() -> bool:
     Raises:
         BuildError: If LARGEOUT_NATIVE is neither 0, 1 nor unset.
     """
-    value = os.environ.get("LARGEOUT_NATIVE", "")
+    return is_one(
+        "LARGEOUT_NATIVE",
+        "1 (compile the op library, or fail), 0 (do not compile it) or unset (compile it if "
+        "there is a C++ compiler)",
+    )
+
+
+def is_one(variable: str, expected: str) -> bool:
+    """Returns whether a variable of the environment is 1.
+
+    Raises:
+        BuildError: If it is neither 0, 1 nor unset. The message states what is `expected`.
+    """
+    value = os.environ.get(variable, "")
     if value not in ("", "0", "1"):
-        raise BuildError(
-            f"LARGEOUT_NATIVE is {value!r}. Expected 1 (compile the op library, or fail), 0 "
-            "(do not compile it) or unset (compile it if there is a C++ compiler)."
-        )
+        raise BuildError(f"{variable} is {value!r}. Expected {expected}.")
     return value == "1"
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.ops.stock import errors, factored_folds, tables
+from tf_largeout.ops.stock.rows import order_of
 
 _STEPS_OF_AN_INVERSE = 256  # how often the inverse of U is computed from U
 _LEAST_PIVOT = 1e-12  # of U
@@ -372,19 +373,13 @@ class _Step:
         Returns `(ids, is_row, sums, sums)` with one place per target. Places without a row
         repeat the first one, except for the sums of features, which are 0 there.
         """
-        last = tf.int64.max
-        flat = tf.reshape(tf.where(self._batch.is_target, self._batch.ids, last), [-1])
-        order = tf.argsort(flat, stable=True)
-        keys = tf.gather(flat, order)
-        is_first = tf.concat([tf.ones_like(keys[:1], tf.bool), keys[1:] != keys[:-1]], axis=0)
-        segments = tf.cumsum(tf.cast(is_first, tf.int32)) - 1
-        count, width = tf.size(flat), self._state.width
+        flat = tf.reshape(tf.where(self._batch.is_target, self._batch.ids, -1), [-1])
+        order, width = order_of(flat), self._state.width
         both = tf.concat([solved, self._batch.features], axis=1)
         both = tf.reshape(self._by_a[..., tf.newaxis] * both[:, tf.newaxis], [-1, 2 * width])
-        sums = tf.math.unsorted_segment_sum(tf.gather(both, order), segments, count)
-        unused = tf.fill([count], tf.constant(last, tf.int64))
-        ids = tf.tensor_scatter_nd_update(unused, segments[:, tf.newaxis], keys)
-        is_row = ids != last
+        both = tf.gather(both, order.places)
+        sums = tf.math.unsorted_segment_sum(both, order.segments, tf.size(flat))
+        ids, is_row = order.ids, order.is_row
         first = tf.reduce_sum(tf.where(is_row, ids, 0)[:1])
         of_rows = tf.where(is_row[:, tf.newaxis], sums, sums[:1])[:, :width]
         of_features = tf.where(is_row[:, tf.newaxis], sums[:, width:], 0.0)

@@ -47,14 +47,14 @@ def _merge(values: tf.Tensor, ids: tf.Tensor) -> _Merged:
         errors.fail(
             f"values must have one row per id, but are {values.shape} for {ids.shape[0]} ids"
         )
-    order = _order(ids)
+    order = order_of(ids)
     count = tf.size(ids)
     sums = tf.math.unsorted_segment_sum(tf.gather(values, order.places), order.segments, count)
     values = tf.where(_column(order.is_row, sums), sums, 0.0)
     return _Merged(values, order.ids, order.is_row)
 
 
-class _Order(NamedTuple):
+class Order(NamedTuple):
     """How rows are merged: row `places[i]` is added to row `segments[i]` of the result.
 
     `ids` and `is_row` are those of `_Merged`. If the ids are on the host, all four tensors are
@@ -67,7 +67,8 @@ class _Order(NamedTuple):
     is_row: tf.Tensor
 
 
-def _order(ids: tf.Tensor) -> _Order:
+def order_of(ids: tf.Tensor) -> Order:
+    """Returns how the rows of ids `[n]` are merged; the row of an id of -1 is left out."""
     message, dtype = "ids[{index}] = {number} is not a row: expected 0 <= id", ids.dtype
     with places.scope_of(ids):
         if places.first_gpu():  # it has int32 in host memory
@@ -83,7 +84,7 @@ def _order(ids: tf.Tensor) -> _Order:
         merged = tf.tensor_scatter_nd_update(unused, segments[:, tf.newaxis], keys)
         is_row = merged != ids.dtype.max
         merged = tf.cast(tf.where(is_row, merged, _PADDING), dtype)
-        return _Order(order, segments, merged, is_row)
+        return Order(order, segments, merged, is_row)
 
 
 def largeout_check_row_ids(ids: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
