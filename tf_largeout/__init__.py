@@ -8,8 +8,11 @@ ops. Other sub-packages are imported when they are first used. Keras finds their
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import os as _os
+
 # Imported before Keras: its errors name the supported versions.
-import tf_largeout.ops.library  # noqa: F401
+if _os.environ.get("KERAS_BACKEND") != "jax":
+    import tf_largeout.ops.library  # noqa: F401
 from tf_largeout.keras_names import register_classes as _register_classes
 from tf_largeout.version import __version__ as __version__
 

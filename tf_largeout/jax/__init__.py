@@ -1,0 +1,1 @@
+"""The main job of the library for Keras on JAX."""
