@@ -6,9 +6,8 @@ ops. Other sub-packages are imported when they are first used. Keras finds their
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
-
 import os as _os
+from typing import TYPE_CHECKING, Any
 
 # Imported before Keras: its errors name the supported versions.
 if _os.environ.get("KERAS_BACKEND") != "jax":

@@ -41,22 +41,35 @@ def value_of(variable: keras.Variable) -> jax.Array:
         return variable.value
 
 
-def lookup(variable: keras.Variable, ids: jax.Array) -> jax.Array:
-    """Returns rows of a table, float32 `[..., dim]`; zeros for ids outside of the table.
+class Table:
+    """A variable with a row per class, or one number per class, as a step reads it.
 
-    Args:
-        variable: The table, float32 or bfloat16 `[num_rows, dim]` or `[num_rows]`.
-        ids: int32 `[...]`. Negative ids are outside of the table.
+    Attributes:
+        variable: The variable, float32 or bfloat16 `[num_rows, dim]` or `[num_rows]`.
+        value: Its value when this object was made. In a step it is a tracer.
     """
-    source, ids = value_of(variable), jnp.asarray(ids, jnp.int32)
-    view = getattr(variable, _VIEW, None)
-    if view is None or view.source is not source:
-        view = _View(variable, source)
-        if not view.is_differentiated:
-            return _gather(source, ids)
-        setattr(variable, _VIEW, view)
-        setattr(variable, _LOOKED_UP, True)
-    return view.rows(ids)
+
+    def __init__(self, variable: keras.Variable) -> None:
+        self.variable, self.value = variable, value_of(variable)
+
+    def read(self, ids: jax.Array) -> jax.Array:
+        """Returns rows, float32 `[..., dim]`, whose gradient is only dense; see `lookup`."""
+        return _gather(self.value, ids)
+
+    def lookup(self, ids: jax.Array) -> jax.Array:
+        """Returns the rows of int32 ids `[...]`, float32 `[..., dim]`; zeros for padding, -1.
+
+        Other ids outside of the table also give zeros, and have no gradient.
+        """
+        view = getattr(self.variable, _VIEW, None)
+        if view is None or view.source is not self.value:
+            view = _View(self.variable, self.value)
+            if not view.is_differentiated:
+                view.source = view.table = None  # else JAX's cache of functions keeps them
+                return self.read(ids)
+            setattr(self.variable, _VIEW, view)
+            setattr(self.variable, _LOOKED_UP, True)
+        return view.rows(ids)
 
 
 def row_gradient(gradient: Any) -> RowGradient | None:

@@ -1,0 +1,386 @@
+"""The losses of a `LargeOutput` on JAX; formulas and arguments as on TensorFlow."""
+
+import re
+import sys
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from keras.src.backend import set_keras_mask
+
+from tf_largeout.arguments import boolean, is_whole, one_of, pack, real_number, unpack
+from tf_largeout.jax import blocks
+from tf_largeout.jax.steps import Candidates, Labels, Step, per_example, tag_of
+from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
+
+_WORD_STARTS = r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
+_register = keras.saving.register_keras_serializable(package="tf_largeout")
+
+
+class TaggedLoss(keras.losses.Loss):
+    """Base of the losses, which use the `Step` of an output layer, not its logits.
+
+    A subclass defines `of_step`. An example whose labels are all -1 does not count. The
+    reduction "sum_over_batch_size" divides by the number of examples that count.
+
+    Labels are checked where they are NumPy arrays, in a loss that is called directly. In a
+    compiled step, as in `fit`, labels out of range and features that are not finite give a loss
+    of NaN, and the optimizers of this package then change nothing.
+
+    Args:
+        reduction, name, dtype: As in `keras.losses.Loss`. The default name is that of the
+            class in snake case.
+        ignore_class: An id that marks labels to ignore, in addition to -1.
+
+    Call arguments:
+        y_true: Integer ids `[batch]`, or `[batch, max_labels]` padded with -1; for sequences
+            `[batch, time]` or `[batch, time, max_labels]`.
+        y_pred: The direct output of a `LargeOutput`.
+        sample_weight: Optional weights, aligned with the leading dimensions.
+
+    Raises:
+        ValueError: If an argument is invalid, `y_pred` is not such an output, or the labels
+            are not integers or have a wrong shape.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedLoss":
+        refuse_wrong_arguments_of(cls, kwargs, OF_LOSSES)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: Any = None,
+        ignore_class: int | None = None,
+    ) -> None:
+        name = name or re.sub(_WORD_STARTS, "_", type(self).__name__).lower()
+        super().__init__(reduction=reduction, name=name, dtype=dtype)
+        if ignore_class is not None and not is_whole(ignore_class):
+            raise ValueError(
+                f"`ignore_class` must be an integer or None. Received: {ignore_class!r}."
+            )
+        self.ignore_class = None if ignore_class is None else int(ignore_class)
+
+    def of_step(self, step: Step) -> jax.Array:
+        """Returns the loss of each example, float32 `[B]`; 0 without labels."""
+        raise NotImplementedError(f"{type(self).__name__} must define `of_step`.")
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> jax.Array:
+        tag = tag_of(y_pred, type(self).__name__)
+        if tag is None:  # Keras infers shapes
+            return super().__call__(jnp.zeros(y_pred.shape[:-1]), jnp.zeros(y_pred.shape[:-1]))
+        tag.ignore_class = self.ignore_class
+        labels = tag.labels(y_true)
+        counted, step = tag.counted(labels), tag.step(labels)
+        losses = self.of_step(step)
+        is_valid = labels.is_valid & jnp.isfinite(step.queries).all()
+        losses = jnp.where(labels.counted, losses, 0)
+        losses = jnp.where(is_valid, losses, jnp.nan).reshape(tag.leading)
+        if sample_weight is not None:
+            if labels.ids.shape[1] > 1:
+                _refuse_class_weight(labels)
+            weights = per_example(sample_weight, tag.leading)
+            sample_weight = jnp.where(counted, weights.astype(jnp.float32), 0)
+        set_keras_mask(losses, counted | ~is_valid)
+        return super().__call__(losses, losses, sample_weight)
+
+    def call(self, y_true: jax.Array, y_pred: jax.Array) -> jax.Array:
+        """Returns the losses `y_pred`, from `__call__`; Keras applies weights and reduction."""
+        return y_pred
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        if self.ignore_class is not None:
+            config["ignore_class"] = self.ignore_class
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "TaggedLoss":
+        if isinstance(config.get("class_weights"), str):
+            config = {**config, "class_weights": unpack(config["class_weights"], "<f4")}
+        return cls(**config)
+
+
+def _refuse_class_weight(labels: Labels) -> None:
+    """Raises a ValueError in a `fit` with `class_weight`: Keras would take a wrong class."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "fit":
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is not None and frame.f_locals.get("class_weight") is not None:
+        raise ValueError(
+            "`class_weight` needs one label per example, labels of shape [batch]. Received "
+            f"{labels.ids.shape[1]} labels per example. Pass `class_weights` to the loss."
+        )
+
+
+class CrossEntropy:
+    """The cross entropy of a softmax with smoothed or weighted targets.
+
+    `W (log Z + p (log Z)^2) - (1 - e) sum_y w_y t_y o_y - e W mean_c o_c` for labels y with
+    targets `t_y = 1 / #labels` and class weights `w_y`, and `W = sum_y w_y t_y`. e is
+    `label_smoothing`, p is `log_partition_penalty`.
+    """
+
+    def __init__(
+        self, smoothing: float = 0.0, penalty: float = 0.0, class_weights: Any = None
+    ) -> None:
+        self.label_smoothing = real_number(
+            "label_smoothing", smoothing, 0, most=1, allow_most=False
+        )
+        self.log_partition_penalty = real_number("log_partition_penalty", penalty, least=0)
+        self.class_weights = None if class_weights is None else checked_weights(class_weights)
+
+    def weights_of(self, labels: jax.Array, num_classes: int) -> jax.Array | float:
+        """Returns the weights of labels, `[B, L]`, or 1."""
+        if self.class_weights is None:
+            return 1.0
+        if len(self.class_weights) != num_classes:
+            raise ValueError(
+                f"`class_weights` must have one weight for each of the {num_classes} classes. "
+                f"Received: {len(self.class_weights)} weights."
+            )
+        return jnp.asarray(self.class_weights)[jnp.maximum(labels, 0)]
+
+    def of_scores(
+        self,
+        log_partition: jax.Array,
+        true_logits: jax.Array,
+        labels: jax.Array,
+        num_classes: int,
+        mean_logits: Any,
+    ) -> jax.Array:
+        """Returns the loss of each example, `[B]`; `mean_logits` is a function."""
+        targets = target_weights(labels) * self.weights_of(labels, num_classes)
+        total = targets.sum(axis=1)
+        of_labels = jnp.where(labels >= 0, targets * true_logits, 0).sum(axis=1)
+        losses = total * log_partition - (1 - self.label_smoothing) * of_labels
+        if self.log_partition_penalty:
+            losses += total * self.log_partition_penalty * log_partition**2
+        if self.label_smoothing:
+            losses -= self.label_smoothing * total * mean_logits()
+        return losses
+
+    def exact(self, step: Step) -> jax.Array:
+        """Returns the exact loss of each example, `[B]`, by a pass over all classes."""
+        labels, classes = step.labels.ids, step.head.classes
+        if step.training:
+            log_partition, mean = blocks.log_partition_and_mean(step.queries, *classes)
+            true_logits = step.head.logits(step.queries, labels, lookup=False)
+        else:
+            found = step.statistics()
+            log_partition, true_logits = found.log_partition, found.true_logits
+            mean = None
+            if self.label_smoothing:
+                _, mean = blocks.log_partition_and_mean(step.queries, *classes)
+        scores = log_partition, true_logits, labels, step.head.num_classes
+        return self.of_scores(*scores, lambda: mean)
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments, with the class weights in compressed form."""
+        weights = self.class_weights
+        return {
+            "label_smoothing": self.label_smoothing,
+            "log_partition_penalty": self.log_partition_penalty,
+            "class_weights": None if weights is None else pack(weights),
+        }
+
+
+def target_weights(labels: jax.Array) -> jax.Array:
+    """Returns `1 / #labels` for labels, `[B, L]`, 0 at padding."""
+    present = (labels >= 0).astype(jnp.float32)
+    return present / jnp.maximum(present.sum(axis=1, keepdims=True), 1)
+
+
+def checked_weights(class_weights: Any) -> np.ndarray:
+    """Returns class weights as float32 `[num_classes]`, or raises a ValueError."""
+    weights = np.asarray(class_weights)
+    if weights.ndim != 1 or weights.size == 0 or weights.dtype.kind not in "iuf":
+        raise ValueError(
+            "`class_weights` must be a list of numbers, one per class. Received an array of "
+            f"shape {weights.shape} and dtype {weights.dtype}."
+        )
+    weights = weights.astype("<f4")
+    if not np.all(np.isfinite(weights)) or weights.min() < 0 or weights.max() == 0:
+        raise ValueError(
+            "`class_weights` must be finite, at least 0 and not all 0. Received weights from "
+            f"{weights.min()} to {weights.max()}."
+        )
+    return weights
+
+
+@_register
+class SoftmaxLoss(TaggedLoss):
+    """Exact softmax cross entropy over all classes, in blocks of classes.
+
+    Its time, and the gradient of the class rows, are O(num_classes); it never stores a
+    `[batch, num_classes]` array. The arguments are those on TensorFlow, and only
+    compute_dtype="float32" is supported.
+    """
+
+    def __init__(
+        self,
+        compute_dtype: str = "float32",
+        label_smoothing: float = 0.0,
+        log_partition_penalty: float = 0.0,
+        class_weights: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.compute_dtype = one_of("compute_dtype", compute_dtype, ["float32"])
+        self.cross_entropy = CrossEntropy(label_smoothing, log_partition_penalty, class_weights)
+
+    def of_step(self, step: Step) -> jax.Array:
+        return self.cross_entropy.exact(step)
+
+    def get_config(self) -> dict[str, Any]:
+        config = {**super().get_config(), **self.cross_entropy.get_config()}
+        return config | {"compute_dtype": self.compute_dtype}
+
+
+class SampledLoss(TaggedLoss):
+    """Base of the losses over the labels and the classes that the sampler draws.
+
+    In `evaluate`, and in any step that does not train, they report the exact softmax loss.
+
+    Args:
+        remove_accidental_hits: Whether a drawn class that is a label of the example has no
+            effect on that example.
+        compute_dtype: "float32" or "bfloat16", the dtype of the factors of the products of
+            features and classes that all examples share.
+
+    Raises:
+        ValueError: In training, if the layer has no sampler.
+    """
+
+    cross_entropy = CrossEntropy()
+
+    def __init__(
+        self,
+        remove_accidental_hits: bool = True,
+        compute_dtype: str = "float32",
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.remove_accidental_hits = boolean("remove_accidental_hits", remove_accidental_hits)
+        self.compute_dtype = one_of("compute_dtype", compute_dtype, ["float32", "bfloat16"])
+
+    def candidate_losses(self, candidates: Candidates) -> jax.Array:
+        """Returns the loss of each example, float32 `[B]`."""
+        raise NotImplementedError(f"{type(self).__name__} must define `candidate_losses`.")
+
+    def of_step(self, step: Step) -> jax.Array:
+        if not step.training:
+            return self.cross_entropy.exact(step)
+        if step.head.sampler is None:
+            raise ValueError(
+                f"{type(self).__name__} scores classes that a sampler draws, but layer "
+                f"'{step.head.name}' has sampler=None. Give `LargeOutput` a sampler, e.g. "
+                "sampler=tf_largeout.samplers.UniformSampler(1024), or use `SoftmaxLoss`."
+            )
+        found = step.candidates(self.remove_accidental_hits, self.compute_dtype)
+        return self.candidate_losses(found)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "remove_accidental_hits": self.remove_accidental_hits,
+            "compute_dtype": self.compute_dtype,
+        }
+
+
+@_register
+class SampledSoftmaxLoss(SampledLoss):
+    """Sampled softmax: cross entropy over the labels and the drawn classes.
+
+    `-o'_y + log(exp(o'_y) + sum_s exp(o_s) / E[count_s])` (Blanc & Rendle 2018, eq. 2). By
+    default the logit of the label is not corrected, `o'_y = o_y`. Several labels have targets
+    `1 / #labels`, and the sum contains each.
+
+    Args:
+        correct_positive: Whether to correct the label's logit too, as in
+            `tf.nn.sampled_softmax_loss`.
+        label_smoothing, log_partition_penalty, class_weights: See `CrossEntropy`.
+    """
+
+    def __init__(
+        self,
+        correct_positive: bool = False,
+        label_smoothing: float = 0.0,
+        log_partition_penalty: float = 0.0,
+        class_weights: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.correct_positive = boolean("correct_positive", correct_positive)
+        self.cross_entropy = CrossEntropy(label_smoothing, log_partition_penalty, class_weights)
+        if correct_positive and (label_smoothing or log_partition_penalty):
+            raise ValueError(
+                "Label smoothing and the penalty of log Z need correct_positive=False, to "
+                "estimate the sum over all classes."
+            )
+
+    def candidate_losses(self, candidates: Candidates) -> jax.Array:
+        labels, true_logits = candidates.labels, candidates.true_logits
+        if self.correct_positive:
+            true_logits = true_logits - candidates.true_log_counts
+        of_labels = jnp.where(labels >= 0, true_logits, -jnp.inf)
+        scores = jnp.concatenate([of_labels, candidates.corrected_logits()], axis=1)
+        log_partition = jax.nn.logsumexp(scores, axis=1)
+        of_step = log_partition, true_logits, labels, candidates.num_classes
+        return self.cross_entropy.of_scores(*of_step, candidates.mean_logits)
+
+    def get_config(self) -> dict[str, Any]:
+        config = {**super().get_config(), **self.cross_entropy.get_config()}
+        return config | {"correct_positive": self.correct_positive}
+
+
+@_register
+class DecoupledSoftmaxLoss(SampledLoss):
+    """One softmax per label, over that label and the drawn classes (Gupta et al. 2024).
+
+    `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o_s) / E[count_s]))` for L
+    labels y. Use it for examples with several labels.
+
+    Args:
+        label_power: In [0, 1]. With 1 all examples have the same weight, with 0 all labels.
+        class_weights: One weight per class; they multiply the terms of the labels.
+    """
+
+    def __init__(
+        self, label_power: float = 0.5, class_weights: Any = None, **options: Any
+    ) -> None:
+        super().__init__(**options)
+        self.label_power = real_number("label_power", label_power, least=0, most=1)
+        self.cross_entropy = CrossEntropy(class_weights=class_weights)
+
+    def candidate_losses(self, candidates: Candidates) -> jax.Array:
+        labels = candidates.labels
+        log_sum = jax.nn.logsumexp(candidates.corrected_logits(), axis=1, keepdims=True)
+        terms = jax.nn.softplus(log_sum - candidates.true_logits)
+        terms = terms * self.cross_entropy.weights_of(labels, candidates.num_classes)
+        number = jnp.maximum((labels >= 0).sum(axis=1), 1).astype(jnp.float32)
+        return jnp.where(labels >= 0, terms, 0).sum(axis=1) * number**-self.label_power
+
+    def get_config(self) -> dict[str, Any]:
+        weights = self.cross_entropy.get_config()["class_weights"]
+        own = {"class_weights": weights, "label_power": self.label_power}
+        return {**super().get_config(), **own}
+
+
+@_register
+class NCELoss(SampledLoss):
+    """Noise-contrastive estimation (Gutmann & Hyvarinen 2010), equal to `tf.nn.nce_loss`.
+
+    `-log sigmoid(o_y - log E[count_y]) - sum_s log sigmoid(-(o_s - log E[count_s]))`. Several
+    labels have targets `1 / #labels`. Initialize the biases to `-log(num_classes)`.
+    """
+
+    def candidate_losses(self, candidates: Candidates) -> jax.Array:
+        labels = candidates.labels
+        logits = candidates.true_logits - candidates.true_log_counts
+        terms = jax.nn.softplus(logits) - target_weights(labels) * logits
+        of_labels = jnp.where(labels >= 0, terms, 0).sum(axis=1)
+        return of_labels + jax.nn.softplus(candidates.corrected_logits()).sum(axis=1)
