@@ -230,7 +230,7 @@ class LargeOutput(keras.layers.Layer):
             set_keras_mask(logits, tag.mask)
         return logits
 
-    def compute_output_shape(self, input_shape: Any, exclude: Any = None) -> Any:
+    def compute_output_shape(self, input_shape: Any) -> Any:
         return (*input_shape[:-1], self.num_classes)
 
     def top_k(
