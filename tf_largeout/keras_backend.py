@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import sys
+from typing import Any
 
 USE_JAX = (
     "Or use Keras's JAX backend: set KERAS_BACKEND=jax in the environment before Keras is "
@@ -17,7 +18,7 @@ def name() -> str:
     As in Keras, the environment variable KERAS_BACKEND decides, then keras.json in the folder
     KERAS_HOME or ~/.keras. The default is "tensorflow".
     """
-    keras = sys.modules.get("keras")
+    keras: Any = sys.modules.get("keras")
     if hasattr(keras, "config"):
         return str(keras.config.backend())
     if chosen := os.environ.get("KERAS_BACKEND"):
