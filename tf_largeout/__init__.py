@@ -65,7 +65,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"tf_largeout.{name}")
     if name in _MODULES_OF_FUNCTIONS:
         if _ON_JAX:
-            raise importlib.import_module("tf_largeout.jax").needs_tensorflow(name)
+            raise _keras_backend.needs_tensorflow(name)
         module = importlib.import_module(f"tf_largeout.{_MODULES_OF_FUNCTIONS[name]}")
         return getattr(module, name)
     raise AttributeError(f"module 'tf_largeout' has no attribute '{name}'")

@@ -1,4 +1,4 @@
-"""The backend of Keras, found without importing Keras."""
+"""The backend of Keras, and what needs its TensorFlow backend."""
 
 import json
 import os
@@ -10,6 +10,34 @@ USE_JAX = (
     "Or use Keras's JAX backend: set KERAS_BACKEND=jax in the environment before Keras is "
     "imported"
 )
+# What to use on JAX, and the names that only the TensorFlow backend has.
+_INSTEAD = {
+    "LargeOutput": "ClassOutput FactoredOutput HierarchicalOutput HuffmanOutput ItemTower",
+    "keras.layers.Embedding": "EmbeddingBag HashedBigrams",
+    "TopKSampler or UniformSampler": """
+        HardNegativeSampler InvertedFileSampler KernelTreeSampler LSHSampler SoftmaxSampler
+    """,
+    "UniformSampler or UnigramSampler": "BernoulliSampler BigramSampler StaticSampler",
+    "NCELoss": """
+        NegativeSamplingLoss SigmoidLoss negative_sampling negative_sampling_loss sigmoid
+    """,
+    "SampledSoftmaxLoss, or SoftmaxLoss for the exact loss": """
+        AbsoluteSoftmaxLoss BernoulliNormalizationLoss BlackOutLoss HierarchicalSoftmaxLoss
+        ImportanceNormalizationLoss MarginSoftmaxLoss RankingLoss SphericalSoftmaxLoss
+        SquaredErrorLoss TaylorSoftmaxLoss ZLoss absolute_softmax_loss black_out_loss
+        margin_softmax ranking_loss
+    """,
+    "NDCG": "MeanAveragePrecision MeanReciprocalRank",
+    "numpy.exp of the SoftmaxLoss that `evaluate` returns": "Perplexity",
+    "predict_top_k and NumPy": """
+        AveragePopularityAtK CatalogCoverageAtK MacroRecallAtK PropensityScoredPrecisionAtK
+    """,
+    "RowwiseAdagrad or LazyAdam": "LazyAdagrad LazySGD",
+    "predict_top_k": "BruteForceIndex HnswIndex InvertedFileIndex LSHIndex build serving",
+    "keras.callbacks": "callbacks",
+    "NumPy arrays or any data set that Keras reads": "datasets",
+    "keras.distribution": "distribute",
+}
 
 
 def name() -> str:
@@ -35,3 +63,16 @@ def _folder() -> pathlib.Path:
         return pathlib.Path(folder).expanduser()
     home = pathlib.Path("~").expanduser()
     return (home if os.access(home, os.W_OK) else pathlib.Path("/tmp")) / ".keras"
+
+
+def needs_tensorflow(name: str) -> ImportError:
+    """Returns the error for a name of tf_largeout, such as "losses.ZLoss", that JAX lacks."""
+    module, _, last = name.rpartition(".")
+    found = [use for use, names in _INSTEAD.items() if last in names.split()]
+    instead = f" With the JAX backend, use {found[0]}." if found else ""
+    if module in ("losses", "metrics", "optimizers"):
+        instead += " A file that contains it loads with load_model(..., compile=False)."
+    return ImportError(
+        f"tf_largeout.{name} needs Keras's TensorFlow backend: set KERAS_BACKEND=tensorflow in "
+        f"the environment before Keras is imported.{instead}"
+    )

@@ -1,8 +1,7 @@
 """The main job of tf_largeout on Keras's JAX backend, with the names of the TensorFlow backend.
 
 `tf_largeout` imports this package if Keras's backend is JAX. Its modules are then also
-`tf_largeout.layers`, `tf_largeout.losses` and so on. Nothing here imports TensorFlow. What only
-the TensorFlow backend has raises an ImportError that says what to use instead.
+`tf_largeout.layers`, `tf_largeout.losses` and so on. Nothing here imports TensorFlow.
 """
 
 import ast
@@ -13,11 +12,12 @@ import pathlib
 import sys
 from typing import Any
 
+from tf_largeout.keras_backend import needs_tensorflow
 from tf_largeout.version import __version__
 
 try:
     import jax as _jax  # noqa: F401
-    import keras
+    import keras as _keras  # noqa: F401
 except ImportError as error:
     raise ImportError(
         f"tf_largeout {__version__} needs Keras 3 and jax, because Keras's backend is 'jax'. "
@@ -25,47 +25,10 @@ except ImportError as error:
         "KERAS_BACKEND=tensorflow in the environment and install TensorFlow."
     ) from error
 
-from tf_largeout.keras_names import register_for_compile
-
 _FOLDER = pathlib.Path(__file__).parent.parent
 _MODULES = ("layers", "losses", "metrics", "optimizers", "retrieval", "samplers")
 # Modules that both backends use. They do not import TensorFlow.
 _SHARED = ("arguments", "jax", "keras_backend", "keras_names", "version", "wrong_arguments")
-# What to use on JAX, and the names that only TensorFlow has.
-_INSTEAD = {
-    "LargeOutput": "ClassOutput FactoredOutput HierarchicalOutput HuffmanOutput ItemTower",
-    "keras.layers.Embedding": "EmbeddingBag HashedBigrams",
-    "TopKSampler or UniformSampler": """HardNegativeSampler InvertedFileSampler
-        KernelTreeSampler LSHSampler SoftmaxSampler""",
-    "UniformSampler or UnigramSampler": "BernoulliSampler BigramSampler StaticSampler",
-    "NCELoss": "NegativeSamplingLoss SigmoidLoss negative_sampling_loss sigmoid",
-    "SampledSoftmaxLoss, or SoftmaxLoss for the exact loss": """AbsoluteSoftmaxLoss
-        BernoulliNormalizationLoss BlackOutLoss HierarchicalSoftmaxLoss MarginSoftmaxLoss
-        ImportanceNormalizationLoss RankingLoss SphericalSoftmaxLoss SquaredErrorLoss
-        TaylorSoftmaxLoss ZLoss absolute_softmax_loss black_out_loss ranking_loss""",
-    "NDCG": "MeanAveragePrecision MeanReciprocalRank",
-    "numpy.exp of the SoftmaxLoss that `evaluate` returns": "Perplexity",
-    "predict_top_k and NumPy": """AveragePopularityAtK CatalogCoverageAtK MacroRecallAtK
-        PropensityScoredPrecisionAtK""",
-    "RowwiseAdagrad or LazyAdam": "LazyAdagrad LazySGD",
-    "predict_top_k": "BruteForceIndex HnswIndex InvertedFileIndex LSHIndex build serving",
-    "keras.callbacks": "callbacks",
-    "NumPy arrays or any data set that Keras reads": "datasets",
-    "keras.distribution": "distribute",
-}
-
-
-def needs_tensorflow(name: str) -> ImportError:
-    """Returns the error of a name of tf_largeout that JAX lacks, such as "losses.ZLoss"."""
-    module, _, last = name.rpartition(".")
-    found = [use for use, names in _INSTEAD.items() if last in names.split()]
-    instead = f" With the JAX backend, use {found[0]}." if found else ""
-    if module in ("losses", "metrics", "optimizers"):
-        instead += " A file that contains it loads with load_model(..., compile=False)."
-    return ImportError(
-        f"tf_largeout.{name} needs Keras's TensorFlow backend: set KERAS_BACKEND=tensorflow in "
-        f"the environment before Keras is imported.{instead}"
-    )
 
 
 class _Refusals(importlib.abc.MetaPathFinder):
@@ -73,7 +36,7 @@ class _Refusals(importlib.abc.MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
         package, _, name = fullname.partition(".")
-        if package == "tf_largeout" and name not in _SHARED:
+        if package == "tf_largeout" and name.partition(".")[0] not in _SHARED:
             if (_FOLDER / name).is_dir() or (_FOLDER / f"{name}.py").is_file():
                 raise needs_tensorflow(name)
 
@@ -95,10 +58,6 @@ def _names_on_tensorflow(module: str) -> list[str]:
 
 sys.meta_path.insert(0, _Refusals())
 for _name in _MODULES:
-    if not (_FOLDER / "jax" / f"{_name}.py").is_file():
-        continue
     _module = importlib.import_module(f"tf_largeout.jax.{_name}")
     _module.__getattr__ = functools.partial(_missing, _name)  # type: ignore[method-assign]
     sys.modules[f"tf_largeout.{_name}"] = _module
-_getters = (keras.losses.get, keras.metrics.get)
-register_for_compile(*(get.__globals__.get("ALL_OBJECTS_DICT", {}) for get in _getters))
