@@ -10,6 +10,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed_docs
+# For the tests of Keras's JAX backend, without TensorFlow.
+VENV_JAX := .venv_jax
+JAX_INSTALLED := $(VENV_JAX)/.installed
 LIBRARY := tf_largeout/ops/_largeout_ops.so
 CXX_SOURCES = $(shell find custom_ops examples tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh')
 
@@ -33,7 +36,7 @@ BAZEL_LIBRARY := build/bazel/links-bin/external/tf_largeout/$(LIBRARY)
 
 .PHONY: help install ops demo demo-sharded docs test lint test-cc test-py test-slow test-wheel test-asan bench
 .PHONY: clean test-arm test-arm-python wheel test-tensorflow test-portable test-avx2 test-stock
-.PHONY: test-launchers test-emulated-gpu fuzz fuzz-asan
+.PHONY: test-jax test-launchers test-emulated-gpu fuzz fuzz-asan
 .PHONY: cuda-compile cuda-check cuda-sanitize
 .PHONY: bazel constraints gpu-check
 .DEFAULT_GOAL := help
@@ -45,12 +48,13 @@ NO_LIBRARY := $(shell $(PYTHON) -m build_tools.native)
 help:
 	@echo "make demo           train on 202,458 places with four methods, and compare"
 	@echo "make demo-sharded   the same data, with the classes on two servers of this machine"
-	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests, some with AVX2 or stock operations"
+	@echo "make test           lint, C++ tests, CUDA launchers on an emulated GPU, Python tests, some with AVX2 or stock operations, JAX"
 	@echo "make lint           ruff, clang-format, mypy"
 	@echo "make test-cc        C++ tests of core and of the emulated GPU (TEST=part of a name); without a venv"
 	@echo "make test-py        Python tests (ARGS='tests/ops -k adam')"
 	@echo "make test-portable  tests that depend on the processor, with AVX2, with SSE, with one thread"
 	@echo "make test-stock     some Python tests with TensorFlow's own operations in place of the op library"
+	@echo "make test-jax       tests of Keras's JAX backend, in their own environment without TensorFlow"
 	@echo "make test-slow      Python tests, including slow ones: many draws, long training"
 	@echo "make wheel          a wheel in dist/, with a library for each supported TensorFlow minor"
 	@echo "make test-wheel     wheels and sdist in new virtual environments"
@@ -71,7 +75,7 @@ help:
 	@echo "make bench          benchmarks (NAME=step, race, search, ...; ARGS=--help)"
 	@echo "make ops            rebuild the op library if its sources have changed"
 	@echo "make constraints    pin the newest versions of all installed packages"
-	@echo "make clean          remove .venv and all build outputs"
+	@echo "make clean          remove .venv, .venv_jax and all build outputs"
 
 $(CMAKE_INSTALLED): $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -98,9 +102,9 @@ demo-sharded: ops
 	$(BIN)/python examples/sharded.py $(ARGS)
 
 ifdef NO_LIBRARY
-test: lint test-py
+test: lint test-jax test-py
 else
-test: lint test-cc test-launchers test-py test-avx2 test-stock
+test: lint test-cc test-launchers test-jax test-py test-avx2 test-stock
 endif
 
 lint: $(INSTALLED)
@@ -144,6 +148,16 @@ STOCK_TESTS := tests/layers/embedding_bag_test.py tests/losses/properties_test.p
   tests/serving/export_test.py tests/optimizers/training_test.py
 test-stock: ops
 	LARGEOUT_OPS=stock $(BIN)/python -m pytest -q $(PARALLEL) $(STOCK_TESTS) $(ARGS)
+
+$(JAX_INSTALLED): build_tools/requirements.py $(CONSTRAINTS)
+	test -x $(VENV_JAX)/bin/python || $(PYTHON) -m venv $(VENV_JAX)
+	$(PYTHON) -m build_tools.requirements venv_jax > $(VENV_JAX)/requirements.txt
+	$(VENV_JAX)/bin/python -m pip install --disable-pip-version-check -c $(CONSTRAINTS) \
+	  -r $(VENV_JAX)/requirements.txt
+	touch $@
+
+test-jax: $(JAX_INSTALLED)
+	$(VENV_JAX)/bin/python -m pytest tests/jax $(ARGS)
 
 PORTABLE := $(BIN)/python -m pytest -m portable $(PARALLEL) --durations=0 -q $(ARGS)
 test-portable: ops
@@ -265,4 +279,4 @@ bench: ops
 	$(BIN)/python -m benchmarks $(NAME) $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info $(LIBRARY) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(VENV_JAX) build dist *.egg-info $(LIBRARY) .pytest_cache .ruff_cache .mypy_cache

@@ -64,7 +64,7 @@ LIBRARY = Extension(
 setup(
     name="tf_largeout",
     version=VERSION["__version__"],
-    description="Keras 3 output layers for 10^5 to 10^8 classes, on TensorFlow",
+    description="Keras 3 output layers for 10^5 to 10^8 classes, on TensorFlow or JAX",
     long_description=(ROOT / "README.md").read_text() if (ROOT / "README.md").exists() else "",
     long_description_content_type="text/markdown",
     license="Apache-2.0",

@@ -1,4 +1,4 @@
-"""Pins the packages of `requirements.IN_VENV` in constraints.txt; `make constraints` runs it.
+"""Pins the packages of `build_tools.requirements` in constraints.txt, for `make constraints`.
 
 Run with the path of uv, which finds versions for all supported Pythons at once:
 `python -m build_tools.constraints UV`. It keeps the comment at the top of the file.
@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-from build_tools.requirements import IN_VENV
+from build_tools.requirements import IN_VENV, IN_VENV_JAX
 
 FILE = pathlib.Path(__file__).parent / "constraints.txt"
 _OLDEST_PYTHON = "3.10"
@@ -27,7 +27,7 @@ def main(uv: str) -> None:
     ]
     done = subprocess.run(
         [uv, "pip", "compile", "-", "--quiet", *options],
-        input="\n".join(IN_VENV),
+        input="\n".join([*IN_VENV, *IN_VENV_JAX]),
         cwd=FILE.parent.parent,
         stdout=subprocess.PIPE,
         text=True,

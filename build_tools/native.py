@@ -2,7 +2,8 @@
 
 LARGEOUT_NATIVE in the environment decides: 1 requires the library, 0 leaves it out. Without the
 variable, the library is compiled on Linux if there is a C++ compiler, and if the installed
-TensorFlow is not newer than those it is tested with. A failed build leaves it out.
+TensorFlow is not newer than those it is tested with. An environment with jax and without
+TensorFlow does not need it. A failed build leaves it out.
 """
 
 import contextlib
@@ -49,6 +50,8 @@ def why_not() -> str | None:
         return None
     if reason := why_never():
         return reason
+    if reason := tensorflow_install.why_only_jax():
+        return reason
     version = tensorflow_install.without_library()
     window = tensorflow_install.VERSION["LIBRARY_WINDOW"]
     return version and f"its op library is for TensorFlow {window}, not {version}"
@@ -71,8 +74,8 @@ def why_never() -> str | None:
 def notice(reason: str) -> str:
     """Returns one line that says what an installation without the op library does."""
     return (
-        f"tf_largeout is installed without its op library: {reason}. It uses TensorFlow's own "
-        "operations, which are slower on CPUs."
+        f"tf_largeout is installed without its op library: {reason}. On TensorFlow, it uses "
+        "TensorFlow's own operations, which are slower on CPUs."
     )
 
 

@@ -1,6 +1,7 @@
 """The packages of the extras of setup.py, and those of the Makefile's rules.
 
-`python -m build_tools.requirements docs` prints an extra, for pip.
+`python -m build_tools.requirements docs` prints an extra, for pip; `venv_jax` prints what
+`make test-jax` installs.
 """
 
 import sys
@@ -29,6 +30,8 @@ EXTRAS = {
         f'tensorflow{VERSIONS}; platform_machine not in "x86_64 AMD64"',
     ],
     "gpu": [f"tensorflow[and-cuda]{VERSIONS}"],
+    # For Keras's JAX backend, instead of TensorFlow; jax[cuda13] or jax[tpu] are also possible.
+    "jax": ["jax>=0.6.0"],
     # mkdocs-material 9.8 needs Python 3.11. ruff formats signatures.
     "docs": ["mkdocs==1.6.1", "mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3", "ruff"],
     "examples": EXAMPLES,
@@ -77,6 +80,8 @@ IN_VENV = [
     *PACKAGE,
     *(one for extra in ("cpu", "docs", "examples", "test") for one in EXTRAS[extra]),
 ]
+# And in .venv_jax, which has no TensorFlow.
+IN_VENV_JAX = [*PACKAGE, *EXTRAS["jax"], "pytest==9.2.0"]
 
 if __name__ == "__main__":
-    print(*EXTRAS[sys.argv[1]], sep="\n")
+    print(*{**EXTRAS, "venv_jax": IN_VENV_JAX}[sys.argv[1]], sep="\n")

@@ -8,6 +8,7 @@ environment. TensorFlow is looked up there by its metadata, without importing it
 
 import dataclasses
 import importlib.metadata
+import os
 import pathlib
 import runpy
 import site
@@ -107,6 +108,16 @@ def without_library(folders: list[str] | None = None) -> str | None:
     """Returns the version of an installed TensorFlow for which no op library is tested."""
     found = find(folders)
     return None if found is None or VERSION["has_library"](found.version) else found.version
+
+
+def why_only_jax() -> str | None:
+    """Returns why this environment seems to be for Keras's JAX backend only, or None."""
+    if find() is not None:
+        return None
+    if os.environ.get("KERAS_BACKEND") == "jax":
+        return "KERAS_BACKEND is jax, and TensorFlow is not installed"
+    has_jax = any(importlib.metadata.distributions(name="jax", path=_search_path()))
+    return "jax is installed, and TensorFlow is not" if has_jax else None
 
 
 def _search_path() -> list[str]:

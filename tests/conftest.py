@@ -9,6 +9,8 @@ from tests import stock_exceptions
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
+collect_ignore = ["jax"]  # `make test-jax` runs it, with Keras's JAX backend.
+
 
 def pytest_addoption(parser):
     parser.addoption("--run-slow", action="store_true", help="also run tests marked slow")

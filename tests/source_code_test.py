@@ -30,10 +30,11 @@ ARROWS = {
     "atomic_file": set(),
     "lazy_names": set(),
     "wrong_arguments": set(),
+    "keras_backend": set(),
     "checks": {"keras_internals"},
     "keras_internals": set(),
     "sampled_values": set(),
-    "ops": {"checks", "keras_internals", "types", "version"},
+    "ops": {"checks", "keras_backend", "keras_internals", "types", "version"},
     "variables": {"keras_internals", "types"},
     "classes": {"arguments", "checks", "keras_internals", "ops", "types", "variables"},
     "steps": {
@@ -147,12 +148,28 @@ ARROWS = {
     "serving": {"arguments", "checks", "classes", "layers", "retrieval", "steps", "version"},
     "datasets": {"arguments", "atomic_file"},
     "distribute": {"arguments", "ops", "variables"},
+    # Only modules that do not import TensorFlow.
+    "jax": {"arguments", "keras_backend", "keras_names", "version", "wrong_arguments"},
 }
 NOT_INSTALLED = {"benchmarks", "build_tools", "examples", "lab", "tests"}
 PRIVATE = ("tensorflow.python", "tensorflow.compat", "keras.src", "keras.legacy", "tf_keras")
 PRIVATE_NAMES = re.compile(r"\btf\.(compat|python|raw_ops)\b|\bkeras\.(src|legacy)\b")
 # The one module that may use internals of Keras and TensorFlow. Do not add another one.
 INTERNALS = "tf_largeout/keras_internals.py"
+# Those that the modules for JAX use, which cannot import that one. tests/jax runs them.
+INTERNALS_ON_JAX = {
+    "keras.src.backend.common.symbolic_scope.in_symbolic_scope",
+    "keras.src.backend.common.variables.AutocastScope",
+    "keras.src.backend.get_keras_mask",
+    "keras.src.backend.set_keras_mask",
+    "keras.src.losses",
+    "keras.src.metrics",
+    # A loss looks for `class_weight` in the frame of `fit`.
+    "frame.f_back",
+    "frame.f_code",
+    "frame.f_locals",
+    "sys._getframe",
+}
 # What leads to internals: frames, module globals, names of internal objects.
 INTERNAL_ATTRIBUTES = {
     "__code__",
@@ -168,6 +185,7 @@ INTERNAL_ATTRIBUTES = {
 INTERNAL_STRINGS = re.compile(r"^_keras_|^scratch_graph|^ALL_OBJECTS_DICT$|^__wrapped__$")
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}  # of named tuples and `os`
 LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines of code
+LONGEST_JAX = 1_500  # all lines of tf_largeout/jax
 
 each_module = each_of(python_files())
 each_module_and_program = each_of([*python_files(), *program_files()])
@@ -223,6 +241,8 @@ def test_only_the_public_interfaces_of_tensorflow_and_keras_are_used(path):
     wrong |= {found.group() for found in PRIVATE_NAMES.finditer(code)}
     if path.parent.name == "stock":  # Ops that take handles have no other public function.
         wrong -= {"tf.raw_ops"}
+    allowed = [f"{one}." for one in INTERNALS_ON_JAX] if path.parent.name == "jax" else []
+    wrong = {one for one in wrong if not any(use.startswith(f"{one}.") for use in allowed)}
     assert not wrong, (
         f"{name(path)} uses {sorted(wrong)}, which may change with any release: use what "
         "tf.* and keras.* document, or write an op."
@@ -235,9 +255,33 @@ def test_only_one_module_uses_internals_of_tensorflow_and_keras(path):
         return
     overridden = KERAS_OVERRIDES.get(name(path), set())
     found = internals_used(path, own_private_names() - all_overrides() | overridden)
+    found -= INTERNALS_ON_JAX if path.parent.name == "jax" else set()
     assert not found, (
         f"{name(path)} uses internals of other packages: {sorted(found)}. Use a public "
         f"interface, or write a function with a test in {INTERNALS}."
+    )
+
+
+def test_what_the_modules_for_jax_import_needs_no_tensorflow():
+    groups = {"jax"}
+    while new := set().union(*(ARROWS[group] for group in groups)) - groups:
+        groups |= new
+    for path in python_files():
+        if sub_package(path) in groups:
+            wrong = {one for one in imports(path) if one.startswith(("tensorflow", "tf_keras"))}
+            assert not wrong, f"{name(path)} imports {sorted(wrong)}, which JAX's users lack."
+    (shared,) = (
+        ast.literal_eval(node.value)
+        for node in parsed(PACKAGE / "jax/__init__.py").body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "_SHARED"
+    )
+    assert {*shared} == groups
+
+
+def test_the_modules_for_jax_stay_short():
+    lines = {path.name: len(path.read_text().splitlines()) for path in PACKAGE.glob("jax/*.py")}
+    assert sum(lines.values()) <= LONGEST_JAX, (
+        f"{lines}: share code that knows no backend, or leave the part to TensorFlow."
     )
 
 

@@ -1,19 +1,22 @@
-"""Output layers with 100,000 to 100,000,000 classes for TensorFlow and Keras.
+"""Output layers with 100,000 to 100,000,000 classes for Keras, on TensorFlow or JAX.
 
-The import loads the op library if it fits TensorFlow, which can then load exports that use its
+Keras's backend decides. With JAX, the names are those of `tf_largeout.jax`. With TensorFlow,
+the import loads the op library if it fits TensorFlow, which can then load exports that use its
 ops. Other sub-packages are imported when they are first used. Keras finds their classes by
 `keras_names`.
 """
 
 import importlib
-import os as _os
 from typing import TYPE_CHECKING, Any
 
-# Imported before Keras: its errors name the supported versions.
-if _os.environ.get("KERAS_BACKEND") != "jax":
-    import tf_largeout.ops.library  # noqa: F401
-from tf_largeout.keras_names import register_classes as _register_classes
+from tf_largeout import keras_backend as _keras_backend
 from tf_largeout.version import __version__ as __version__
+
+# Imported before Keras: its errors name the supported versions.
+_ON_JAX = _keras_backend.name() == "jax"
+importlib.import_module("tf_largeout.jax" if _ON_JAX else "tf_largeout.ops.library")
+
+from tf_largeout.keras_names import register_classes as _register_classes  # noqa: E402
 
 if TYPE_CHECKING:
     from tf_largeout import callbacks as callbacks
@@ -61,6 +64,8 @@ def __getattr__(name: str) -> Any:
     if name in _SUB_PACKAGES:
         return importlib.import_module(f"tf_largeout.{name}")
     if name in _MODULES_OF_FUNCTIONS:
+        if _ON_JAX:
+            raise _keras_backend.needs_tensorflow(name)
         module = importlib.import_module(f"tf_largeout.{_MODULES_OF_FUNCTIONS[name]}")
         return getattr(module, name)
     raise AttributeError(f"module 'tf_largeout' has no attribute '{name}'")

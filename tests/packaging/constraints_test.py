@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from build_tools.constraints import FILE, shortened
-from build_tools.requirements import IN_VENV
+from build_tools.requirements import IN_VENV, IN_VENV_JAX
 from tests.source_tree import ROOT
 
 
@@ -44,6 +44,8 @@ def applies(requirement, extra):
 def test_each_package_that_the_makefile_installs_is_pinned():
     found, pinned = installed(IN_VENV), pins()
     assert {"tensorflow-cpu", "wrapt", "pluggy"} <= found
+    # .venv_jax has no other packages than these and those of .venv.
+    found |= {Requirement(one).name for one in IN_VENV_JAX} | {"jaxlib", "scipy"}
     missing = sorted(found - pinned.keys())
     assert not missing, f"not in {FILE}; run `make constraints`: {missing}"
     assert all(re.fullmatch(r"==[\w.]+", version) for version in pinned.values())
@@ -53,7 +55,9 @@ def test_all_rules_for_the_virtual_environment_use_the_pins():
     lines = (ROOT / "Makefile").read_text().splitlines()
     own = [line for line in lines if "$(BIN)/python -m pip install" in line]
     assert own == [line for line in lines if line.startswith("PIP_INSTALL := ")]
-    assert "-c $(CONSTRAINTS)" in own[0]
+    for_jax = [line for line in lines if "$(VENV_JAX)/bin/python -m pip install" in line]
+    assert len(for_jax) == 1
+    assert all("-c $(CONSTRAINTS)" in line for line in own + for_jax)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ def test_the_environment_decides_whether_the_op_library_is_compiled(
     monkeypatch.setattr(native.shutil, "which", which)
     found = version and TensorFlow(version, pathlib.Path(), "tensorflow-cpu")
     monkeypatch.setattr(tensorflow_install, "find", lambda *_: found)
+    monkeypatch.setattr(tensorflow_install, "why_only_jax", lambda: None)
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(native.platform, "system", lambda: system)
     monkeypatch.setenv("LARGEOUT_NATIVE", value or "")

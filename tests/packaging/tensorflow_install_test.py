@@ -69,6 +69,32 @@ def test_tensorflow_is_a_build_requirement_only_if_none_is_installed(
     assert not tensorflow_in(backend.get_requires_for_build_sdist())
 
 
+@pytest.mark.parametrize(
+    ("installed", "keras_backend", "native", "reason"),
+    [
+        ("jax", "", "", "jax is installed, and TensorFlow is not"),
+        ("numpy", "jax", "", "KERAS_BACKEND is jax, and TensorFlow is not installed"),
+        ("jax", "jax", "1", None),
+        ("numpy", "", "", None),
+        ("tensorflow_cpu", "jax", "", None),
+    ],
+)
+def test_an_environment_for_jax_does_not_get_tensorflow(
+    tmp_path, monkeypatch, installed, keras_backend, native, reason
+):
+    folder = fake_install(tmp_path, "2.21.0", installed)
+    monkeypatch.setattr(tensorflow_install, "_search_path", lambda: [folder])
+    monkeypatch.setattr("build_tools.native.shutil.which", lambda name: "/usr/bin/c++")
+    monkeypatch.setenv("KERAS_BACKEND", keras_backend)
+    monkeypatch.setenv("LARGEOUT_NATIVE", native)
+    assert backend.native.why_not() == reason
+    needs_tensorflow = not reason and installed != "tensorflow_cpu"
+    assert (
+        tensorflow_in(backend.get_requires_for_build_wheel())
+        == [REQUIREMENT] * needs_tensorflow
+    )
+
+
 @pytest.mark.parametrize("name", ["tensorflow", "tensorflow_cpu", "tf_nightly_cpu"])
 def test_every_tensorflow_package_is_found(tmp_path, name):
     folder = fake_install(tmp_path, "2.21.0", name)

@@ -7,6 +7,7 @@ TensorFlow or, if there is none, stock operations.
 """
 
 import contextlib
+import importlib.util
 import logging
 import mmap
 import os
@@ -16,6 +17,7 @@ import types
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tf_largeout import keras_backend
 from tf_largeout.ops import gpu_cards
 from tf_largeout.version import (
     CPU_PACKAGE,
@@ -34,9 +36,10 @@ _INSTALL = (
 try:
     import tensorflow as tf
 except ImportError as error:
+    other = "" if importlib.util.find_spec("jax") is None else f". {keras_backend.USE_JAX}"
     raise ImportError(
         f"tf_largeout {__version__} needs TensorFlow {TENSORFLOW_VERSIONS}, which cannot be "
-        f"imported ({error}). Install it: {_INSTALL}"
+        f"imported ({error}). Install it: {_INSTALL}{other}"
     ) from error
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -70,12 +73,15 @@ class Ops(NamedTuple):
 
 
 def check_keras() -> None:
-    """Raises an ImportError unless Keras can be imported and computes with TensorFlow."""
+    """Raises an ImportError unless Keras can be imported and computes with TensorFlow.
+
+    With JAX, this module is not imported.
+    """
     remedy = (
-        "Set KERAS_BACKEND=tensorflow in the environment before Keras is imported, or change "
-        "the backend in ~/.keras/keras.json."
+        "Set KERAS_BACKEND=tensorflow or KERAS_BACKEND=jax in the environment before Keras is "
+        "imported, or change the backend in ~/.keras/keras.json."
     )
-    needed = f"tf_largeout {__version__} needs Keras 3 with its TensorFlow backend"
+    needed = f"tf_largeout {__version__} needs Keras 3 with its TensorFlow or JAX backend"
     try:
         import keras
     except ImportError as error:
