@@ -103,11 +103,6 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if kwargs.get("amsgrad"):
-            raise ValueError(
-                "LazyAdam has no amsgrad variant. Received: amsgrad=True. Leave it out, or use "
-                "keras.optimizers.Adam, which updates every row in each step."
-            )
         super().__init__(
             learning_rate=learning_rate,
             beta_1=beta_1,

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import checks, keras_internals
-from tf_largeout.arguments import boolean, is_real, real_number
+from tf_largeout.arguments import check_optimizer_settings
 from tf_largeout.keras_internals import running_step
 from tf_largeout.ops import devices, places, row_ops
 from tf_largeout.types import Gradient, Scalar, Shape, Variable
@@ -61,7 +61,7 @@ class RowSparse(keras.optimizers.Optimizer):
         return super().__new__(cls)
 
     def __init__(self, **settings: Any) -> None:
-        _check(settings)
+        check_optimizer_settings(settings)
         super().__init__(**settings)
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
@@ -447,18 +447,3 @@ def _check_finite_by_rows(
         return _check_finite(self, grads)
     failed = ~_check_finite(self, [_values_of(one) for one in grads])
     return tf.equal(replicas.summed(tf.cast(failed, tf.float32)), 0)
-
-
-def _check(settings: dict[str, Any]) -> None:
-    """Raises a ValueError for a setting out of range, which Keras would accept."""
-    for name, value in settings.items():
-        if name in ("beta_1", "beta_2"):
-            real_number(name, value, least=0, most=1, allow_most=False)
-        elif name in ("epsilon", "initial_accumulator_value", "momentum"):
-            real_number(name, value, least=0)
-        elif name == "weight_decay" and value is not None:
-            real_number(name, value, least=0)
-        elif name == "learning_rate" and is_real(value):  # or a schedule
-            real_number(name, value, least=0)
-        elif name == "nesterov":
-            boolean(name, value)
