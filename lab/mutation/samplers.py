@@ -9,14 +9,14 @@ _ALL = ("tests/samplers", "tests/search")
 FAULTS = [
     Fault(
         "a class without a count gets the weight of the rarest counted class",
-        _SAMPLERS + "label_counts.py",
+        "tf_largeout/class_counts.py",
         "floor = min(1.0, counts[counts > 0].min())",
         "floor = counts[counts > 0].min()",
         ("tests/samplers/unigram_sampler_test.py", *_ALL),
     ),
     Fault(
         "the labels of the last batch replace the counts of earlier ones",
-        _SAMPLERS + "label_counts.py",
+        "tf_largeout/class_counts.py",
         "np.add.at(merged, places, times)",
         "merged[places] = times",
         ("tests/samplers/unigram_sampler_test.py", *_ALL),

@@ -125,7 +125,7 @@ def test_a_resumed_run_is_bit_identical(tmp_path):
 
 
 def test_many_batches_are_counted_like_one(monkeypatch):
-    monkeypatch.setattr("tf_largeout.samplers.label_counts._PAIRS_AT_ONCE", 3)
+    monkeypatch.setattr("tf_largeout.class_counts._NUMBERS_AT_ONCE", 3)
     data = tf.data.Dataset.from_tensor_slices(SEQUENCES).repeat()
     sampler = samplers.BigramSampler(M)
     with pytest.raises(ValueError, match="infinite: pass `steps`"):

@@ -28,7 +28,10 @@ except ImportError as error:
 _FOLDER = pathlib.Path(__file__).parent.parent
 _MODULES = ("layers", "losses", "metrics", "optimizers", "retrieval", "samplers")
 # Modules that both backends use. They do not import TensorFlow.
-_SHARED = ("arguments", "jax", "keras_backend", "keras_names", "version", "wrong_arguments")
+_SHARED = (
+    "arguments class_counts jax keras_backend keras_names sampling_tables version "
+    "wrong_arguments"
+).split()
 
 
 class _Refusals(importlib.abc.MetaPathFinder):

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout.arguments import real_number, whole_number
+from tf_largeout.class_counts import check_counts, distorted
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.ops.random_numbers import uniform_floats
 from tf_largeout.ops.table_sampling_ops import (
@@ -18,13 +19,7 @@ from tf_largeout.ops.table_sampling_ops import (
     pivotal_table,
 )
 from tf_largeout.sampled_values import SampledValues
-from tf_largeout.samplers.label_counts import (
-    LabelPairs,
-    check_counts,
-    count_labels,
-    count_pairs,
-    distorted,
-)
+from tf_largeout.samplers.label_counts import LabelPairs, count_labels, count_pairs
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.samplers.static_samplers import StaticSampler
 from tf_largeout.types import Config, Initializer, TensorLike

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import MOST_CLASSES
+from tf_largeout.class_counts import Counter, as_ids, count_ids
 from tf_largeout.types import TensorLike
 
 _FORMS = (
@@ -18,13 +18,11 @@ _FORMS = (
 
 def count_labels(data: TensorLike | tf.data.Dataset, steps: int | None = None) -> np.ndarray:
     """Returns the counts of `CountedSampler.adapt`, float64 `[largest label + 1]`."""
-    classes = _Counter()
-    for labels in _batches(data, steps):
-        if isinstance(labels, tf.RaggedTensor):
-            labels = labels.flat_values
-        ids = _as_ids(labels)
-        classes.add(ids[ids >= 0])
-    return classes.counts().astype(np.float64)
+    return count_ids(map(_flat, _batches(data, steps)), _FORMS)
+
+
+def _flat(labels: TensorLike) -> TensorLike:
+    return labels.flat_values if isinstance(labels, tf.RaggedTensor) else labels
 
 
 def _batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[TensorLike]:
@@ -39,61 +37,7 @@ def _batches(data: TensorLike | tf.data.Dataset, steps: int | None) -> Iterable[
     return (element[1] if isinstance(element, tuple) else element for element in data)
 
 
-def _as_ids(labels: TensorLike) -> np.ndarray:
-    """Converts labels to int64 of the same shape, each a class id or -1."""
-    try:
-        ids = np.asarray(labels)
-    except ValueError as error:
-        raise ValueError(f"{_FORMS} Received rows of several lengths: {error}") from error
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(
-            f"{_FORMS} Received labels of type {type(labels).__name__}, of dtype {ids.dtype}."
-        )
-    ids = ids.astype(np.int64)
-    if ids.size and ids.min() < -1:
-        raise ValueError(f"Labels must be class ids, or -1 for padding. Received: {ids.min()}.")
-    if ids.size and ids.max() >= MOST_CLASSES:
-        raise ValueError(
-            f"Labels must be class ids, below {MOST_CLASSES:,}, the most classes that a layer "
-            f"has. Received: {ids.max()}."
-        )
-    return ids
-
-
-def check_counts(counts: TensorLike) -> np.ndarray:
-    """Converts counts to float64. Raises a ValueError if they are not valid."""
-    try:
-        counts = np.array(counts, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            "`counts` must be one number per class. Received: a value of type "
-            f"{type(counts).__name__}: {error}"
-        ) from error
-    if counts.ndim != 1 or counts.size == 0:
-        raise ValueError(
-            f"`counts` must be one number per class. Received shape {counts.shape}."
-        )
-    bad = ~(np.isfinite(counts) & (counts >= 0))
-    if bad.any():
-        where = int(np.argmax(bad))
-        raise ValueError(
-            f"`counts` must be finite and not negative. Received {counts[where]} for class "
-            f"{where}."
-        )
-    if not counts.any():
-        raise ValueError("`counts` must not be all zero.")
-    return counts
-
-
-def distorted(counts: np.ndarray, distortion: float) -> np.ndarray:
-    """Returns `max(count, floor) ** distortion`, up to a factor, see `UnigramSampler`."""
-    floor = min(1.0, counts[counts > 0].min())
-    weights = (np.maximum(counts, floor) / counts.max()) ** distortion
-    return np.maximum(weights, np.finfo(np.float64).tiny)
-
-
 _BITS = 32  # bits of a class id
-_PAIRS_AT_ONCE = 2**20
 
 
 class LabelPairs(NamedTuple):
@@ -117,11 +61,11 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
 
     No pair spans a -1 or the end of a sequence.
     """
-    pairs, classes = _Counter(), _Counter()
+    pairs, classes = Counter(), Counter()
     for labels in _batches(data, steps):
         if isinstance(labels, tf.RaggedTensor):
             labels = tf.cast(labels, tf.int64).to_tensor(-1)
-        ids = np.atleast_1d(_as_ids(labels))
+        ids = np.atleast_1d(as_ids(labels, _FORMS))
         before, after = ids[..., :-1], ids[..., 1:]
         is_pair = (before >= 0) & (after >= 0)
         pairs.add((before[is_pair] << _BITS) | after[is_pair])
@@ -134,39 +78,3 @@ def count_pairs(data: TensorLike | tf.data.Dataset, steps: int | None = None) ->
             "sequences of labels, `[batch, time]`."
         )
     return LabelPairs(keys >> _BITS, keys & (2**_BITS - 1), times, counts)
-
-
-class _Counter:
-    """Counts how often each number occurs. Merges its parts when they have become large."""
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[np.ndarray, np.ndarray]] = []
-        self._size = self._merged_size = 0
-
-    def add(self, numbers: np.ndarray) -> None:
-        self._parts.append(np.unique(numbers, return_counts=True))
-        self._size += len(self._parts[-1][0])
-        if self._size > 2 * self._merged_size + _PAIRS_AT_ONCE:
-            self.merged()
-
-    def merged(self) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the distinct numbers, in rising order, and how often each occurs."""
-        numbers, times = (
-            np.concatenate([np.zeros(0, np.int64), *(part[i] for part in self._parts)])
-            for i in (0, 1)
-        )
-        numbers, places = np.unique(numbers, return_inverse=True)
-        merged = np.zeros(len(numbers), np.int64)
-        np.add.at(merged, places, times)
-        self._parts, self._size = [(numbers, merged)], len(numbers)
-        self._merged_size = self._size
-        return numbers, merged
-
-    def counts(self) -> np.ndarray:
-        """Returns how often each number up to the largest occurs, int64."""
-        ids, times = self.merged()
-        if not ids.size:
-            raise ValueError("Cannot count labels: `data` contains none.")
-        counts = np.zeros(ids[-1] + 1, np.int64)
-        counts[ids] = times
-        return counts

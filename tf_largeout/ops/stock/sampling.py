@@ -6,7 +6,6 @@ of the op library. Log-uniform draws may differ in rare cases, because logarithm
 differ in the last bit.
 """
 
-import bisect
 import math
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -14,9 +13,9 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from tf_largeout.ops.stock import errors, philox
+from tf_largeout.sampling_tables import num_certain, stratum_length
 
 _MOST_CLASSES = 2**31
-_LONGEST = 2**60  # of the line of a table
 
 Sample = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
@@ -112,11 +111,6 @@ def check_count(name: str, count: int) -> None:
         errors.fail(f"{name} must be at least 1 and less than 2^31, got {count}")
 
 
-def stratum_length(num_strata: int) -> int:
-    """Returns the largest power of two of which `num_strata` sum to at most 2^60."""
-    return 1 << ((_LONGEST // num_strata).bit_length() - 1)
-
-
 def _check_counts(num_classes: int, num_sampled: int, unique: bool) -> None:
     check_count("num_sampled", num_sampled)
     if not 1 <= num_classes <= _MOST_CLASSES:
@@ -157,7 +151,7 @@ class _LogUniform:
         self.num_classes = num_classes
         self.stratum = stratum_length(num_strata)
         self._total = num_strata * self.stratum
-        self._num_certain = _num_certain(num_classes, num_strata)
+        self._num_certain = num_certain(num_classes, num_strata)
         self._certain = self._num_certain * self.stratum
         log = math.log((num_classes + 1) / (self._num_certain + 1))
         self._scale = (self._total - self._certain) / log if log > 0 else 1.0
@@ -183,17 +177,6 @@ class _LogUniform:
         own = tf.math.log1p(1 / tf.cast(ids + 1, tf.float64))
         own *= self._scale / self.stratum
         return tf.where(ids < self._num_certain, tf.ones_like(own), own)
-
-
-def _num_certain(num_classes: int, num_strata: int) -> int:
-    """Returns how many of the first classes have the length of a stratum."""
-
-    def is_not_certain(c: int) -> bool:
-        own = math.log1p(1.0 / (c + 1))
-        rest = math.log((num_classes + 1.0) / (c + 1))
-        return (num_strata - c) * own < (1 - 1e-6) * rest
-
-    return bisect.bisect_left(range(num_strata), True, key=is_not_certain)
 
 
 def _draw_without_replacement(

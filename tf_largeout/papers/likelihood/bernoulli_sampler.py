@@ -5,10 +5,10 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import checks
+from tf_largeout.class_counts import distorted
 from tf_largeout.sampled_values import LEAST_COUNT
 from tf_largeout.samplers.counted_samplers import CountedSampler, Spec
 from tf_largeout.samplers.hard_negative_sampler import distinct_in_row
-from tf_largeout.samplers.label_counts import distorted
 from tf_largeout.types import Config, TensorLike
 
 _MOST_HITS = 40.0  # exp(-40) is far below the precision of the reported count

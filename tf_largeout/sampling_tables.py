@@ -1,0 +1,122 @@
+"""Tables for draws from a distribution, made in NumPy, for the samplers of all backends.
+
+They are bit-identical to those of the op library. See `core/sampling/alias_table.h`,
+`cumulative_table.h` and `integer_masses.h` for the methods.
+"""
+
+import bisect
+import math
+
+import numpy as np
+
+ALIAS_TOTAL = 2**60  # the size of a slot, and the sum of the masses
+_LONGEST = 2**60  # of the line of a table
+_LOW_HALF = 2**32 - 1
+
+
+def stratum_length(num_strata: int) -> int:
+    """Returns the largest power of two of which `num_strata` sum to at most 2^60."""
+    return 1 << ((_LONGEST // num_strata).bit_length() - 1)
+
+
+def num_certain(num_classes: int, num_strata: int) -> int:
+    """Returns how many of the first classes have the length of a stratum."""
+
+    def is_not_certain(c: int) -> bool:
+        own = math.log1p(1.0 / (c + 1))
+        rest = math.log((num_classes + 1.0) / (c + 1))
+        return (num_strata - c) * own < (1 - 1e-6) * rest
+
+    return bisect.bisect_left(range(num_strata), True, key=is_not_certain)
+
+
+def pivotal_table(
+    weights: np.ndarray, num_sampled: int, num_buckets: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the cumulative masses, and for each bucket the first class that ends in it."""
+    ends = np.cumsum(integer_masses(weights, num_sampled))
+    buckets = (ends * (num_buckets / float(ends[-1]))).astype(np.int64)
+    np.clip(buckets, 0, num_buckets - 1, out=buckets)
+    index = np.searchsorted(buckets, np.arange(num_buckets + 1))
+    index[num_buckets] = len(weights) - 1
+    return np.concatenate([[0], ends]), index
+
+
+def integer_masses(weights: np.ndarray, num_strata: int) -> np.ndarray:
+    """Returns the parts of a stratum `min(1, tau weights)` as integers with the exact sum."""
+    stratum = stratum_length(num_strata)
+    scale, certain = _find_scale(weights, num_strata)
+    masses = (np.minimum(1.0, weights * scale) * stratum).astype(np.int64)
+    masses = np.where(weights >= certain, stratum, np.maximum(masses, 1))
+    missing = num_strata * stratum - int(masses.sum())
+    while missing:
+        # Each class takes up to `step`, in the order of ids, until nothing is missing.
+        step = max(1, abs(missing) // len(masses))
+        sign = 1 if missing > 0 else -1
+        most = np.minimum(stratum - masses if missing > 0 else masses - 1, step)
+        rest = abs(missing) - (np.cumsum(most) - most)
+        changes = sign * np.clip(rest, 0, most)
+        masses += changes
+        missing -= int(changes.sum())
+    return masses
+
+
+def _find_scale(weights: np.ndarray, num_strata: int) -> tuple[float, float]:
+    """Returns the stratum per weight, and the least weight that is drawn with certainty.
+
+    Sums are in the order of the op library, because they decide the last bits of the masses.
+    """
+    first = len(weights) - num_strata
+    largest = np.sort(np.partition(weights, first)[first:])[::-1]
+    last = largest[-1]
+    ties = int(np.sum(weights == last)) - int(np.sum(largest == last))
+    smaller = weights[weights < last]
+    tail = np.cumsum(smaller)[-1] if len(smaller) else 0.0
+    rest = np.cumsum([tail + ties * last, *largest[::-1]])[::-1]
+    is_certain = (num_strata - np.arange(num_strata)) * largest >= rest[:-1]
+    count = num_strata if is_certain.all() else int(np.argmin(is_certain))
+    scale = (num_strata - count) / rest[count] if count < num_strata else 0.0
+    return scale, largest[count - 1] if count else 2 * largest[0]
+
+
+def alias_table(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the slots and the probabilities.
+
+    The room that light classes leave in their slots is laid out on a line, in the order of ids.
+    The excess of the heavy classes is laid out on the same line. The room of a light slot goes
+    to the first heavy class that ends at the start of this room or later. Room that starts
+    after the end of a heavy class goes to the next heavy class. Numbers have up to 91 bits: a
+    high part and 32 low bits.
+    """
+    masses = integer_masses(weights, 1)
+    probability = (masses / ALIAS_TOTAL).astype(np.float32)
+    size = len(masses)
+    high, low = (masses >> 32) * size, (masses & _LOW_HALF) * size
+    high, low = high + (low >> 32), low & _LOW_HALF
+    full = ALIAS_TOTAL >> 32
+    light = np.flatnonzero(high < full)
+    heavy = np.flatnonzero((high > full) | ((high == full) & (low > 0)))
+    slots = np.stack([np.full(size, ALIAS_TOTAL), np.arange(size)], axis=1)
+    if not len(heavy):
+        return slots, probability
+    slots[light, 0] = (high[light] << 32) + low[light]
+    room = ALIAS_TOTAL - slots[light, 0]
+    starts = _sums(np.append(0, room >> 32), np.append(0, room & _LOW_HALF))
+    ends = _sums(high[heavy] - full, low[heavy])
+    # The last start is the end of the line, where the last heavy class ends, too.
+    is_end = np.arange(len(light) + 1 + len(heavy)) > len(light)
+    order = np.lexsort([is_end, *np.concatenate([starts, ends], axis=1)])
+    num_ends = np.cumsum(is_end[order])
+    owner = num_ends[~is_end[order]][:-1]
+    slots[light, 1] = heavy[owner]
+    after = (np.arange(len(order)) + 1 - num_ends)[is_end[order]][:-1]
+    high_gap, low_gap = ends[::-1, :-1] - starts[::-1, after]
+    slots[heavy[:-1], 0] = ALIAS_TOTAL + (high_gap << 32) + low_gap
+    slots[heavy[:-1], 1] = heavy[1:]
+    return slots, probability
+
+
+def _sums(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    """Returns cumulative sums, as the rows low and high."""
+    high, low = np.cumsum(high), np.cumsum(low)
+    return np.stack([low & _LOW_HALF, high + (low >> 32)])
