@@ -213,7 +213,7 @@ class LargeOutput(keras.layers.Layer):
         if exclude is not None:
             tag.exclude = jnp.asarray(exclude, jnp.int32).reshape(-1, exclude.shape[-1])
         self.__dict__["_tag"] = tag
-        table, bias, form = tag.head.classes
+        (table, bias, _), form = tag.head.classes, tag.head.form
         logits = form.queries(features) @ form.rows(table).T
         logits = form.capped(logits if bias is None else logits + bias)
         return logits.astype(self.compute_dtype)

@@ -167,7 +167,7 @@ class CrossEntropy:
         """Returns the exact loss of each example, `[B]`, by a pass over all classes."""
         labels, classes = step.labels.ids, step.head.classes
         if step.training:
-            log_partition, mean = blocks.log_partition_and_mean(step.queries, *classes)
+            log_partition, mean = step.log_partition_and_mean()
             true_logits = step.head.logits(step.queries, labels, lookup=False)
         else:
             found = step.statistics()

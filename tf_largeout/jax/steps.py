@@ -120,8 +120,9 @@ class Head:
 
     @property
     def classes(self) -> tuple[jax.Array, jax.Array | None, Form]:
-        """Rows, biases and form, as the functions of `blocks` take them."""
-        return self.table.value, None if self.bias is None else self.bias.value, self.form
+        """Rows, biases and form, as the functions of `blocks` take them: queries are scaled."""
+        bias = None if self.bias is None else self.bias.value
+        return self.table.value, bias, self.form._replace(scale=1.0)
 
     def logits(self, queries: jax.Array, ids: jax.Array, lookup: bool) -> jax.Array:
         """Returns the logits of int32 ids `[B, n]`, float32 `[B, n]`, for queries `[B, dim]`.
@@ -271,15 +272,27 @@ class Step:
         true_logits, _ = outside(keep, (found.true_logits, rivals))
         return found._replace(true_logits=true_logits)
 
+    def log_partition_and_mean(self) -> tuple[jax.Array, jax.Array]:
+        """Returns log Z and the mean logit, float32 `[B]`, exactly, in a step that trains."""
+        table, bias, form = self.head.classes
+
+        def keep(values: Any) -> None:
+            self.tag.shared["passed"] = *values, form, self.labels.ids
+
+        return blocks.log_partition_and_mean(*outside(keep, (self.queries, table, bias)), form)
+
     def label_ranks(self) -> jax.Array | None:
         """Returns the ranks of the labels, int32 `[B, L]`; None if they are not known.
 
-        In a step that trains, they are those among the classes that the loss has drawn.
+        In a step that trains, they are those among the classes that the loss has drawn, or
+        exact if the loss makes a pass over all classes.
         """
         if not self.training:
             return self.statistics().ranks
-        drawn = self.tag.shared.get("drawn")
-        return None if drawn is None else _ranks_among(*drawn)
+        shared = self.tag.shared
+        if "passed" in shared:
+            return blocks.statistics(*shared["passed"]).ranks
+        return _ranks_among(*shared["drawn"]) if "drawn" in shared else None
 
 
 def outside(keep: Callable[[Any], None], values: Any) -> Any:
