@@ -20,7 +20,7 @@ rng = np.random.default_rng(0)
 FEATURES = rng.standard_normal((BATCH, DIM)).astype(np.float32)
 TABLE = rng.standard_normal((N, DIM)).astype(np.float32)
 BIAS = rng.standard_normal(N).astype(np.float32)
-COUNTS = rng.uniform(0.2, 2.0, N).astype(np.float32)
+COUNTS = rng.uniform(0.2, 2.0, N)
 WEIGHTS = rng.uniform(0.0, 2.0, N).astype(np.float32)
 
 
@@ -36,7 +36,7 @@ class FixedSampler(samplers.Sampler):
         return self.kind
 
     def draw(self, features, labels, head):
-        counts = jnp.asarray(COUNTS)
+        counts = jnp.asarray(COUNTS, jnp.float32)
         true = jnp.where(labels >= 0, counts[labels], 1)
         shared = jnp.asarray(SHARED)
         tail = samplers.SampledValues(shared, true, counts[shared])
@@ -208,7 +208,8 @@ def test_forms_of_logits(form, sampled):
         logits, _ = layer.stateless_call(trainable, others, features, training=False)
         if not sampled:
             return jax.nn.logsumexp(logits, axis=1).mean() - true(logits).mean()
-        negatives = logits[:, jnp.asarray(SHARED)] - jnp.log(COUNTS[SHARED])
+        log_counts = np.log(COUNTS[SHARED]).astype(np.float32)
+        negatives = logits[:, jnp.asarray(SHARED)] - log_counts
         negatives = jnp.where(labels == np.array(SHARED), -jnp.inf, negatives)
         scores = jnp.concatenate([true(logits)[:, None], negatives], axis=1)
         return (jax.nn.logsumexp(scores, axis=1) - true(logits)).mean()

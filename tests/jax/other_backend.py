@@ -12,11 +12,11 @@ import sys
 os.environ["KERAS_BACKEND"] = "jax"
 sys.modules["tensorflow"] = None  # An import is then an error.
 
-import jax.numpy as jnp
-import keras
-import numpy as np
+import jax.numpy as jnp  # noqa: E402
+import keras  # noqa: E402
+import numpy as np  # noqa: E402
 
-import tf_largeout as tflo
+import tf_largeout as tflo  # noqa: E402
 
 
 @keras.saving.register_keras_serializable(package="tests")

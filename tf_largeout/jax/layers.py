@@ -216,7 +216,8 @@ class LargeOutput(keras.layers.Layer):
         (table, bias, _), form = tag.head.classes, tag.head.form
         logits = form.queries(features) @ form.rows(table).T
         logits = form.capped(logits if bias is None else logits + bias)
-        return logits.astype(self.compute_dtype)
+        logits = logits.astype(self.compute_dtype)
+        return logits if in_symbolic_scope() else attach(tag, logits)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.__dict__.pop("_tag", None)
@@ -225,9 +226,10 @@ class LargeOutput(keras.layers.Layer):
         if tag is None or in_symbolic_scope():
             return logits
         tag.mask = get_keras_mask(logits)
-        logits = attach(tag, logits)
-        if tag.mask is not None:
-            set_keras_mask(logits, tag.mask)
+        if keras.distribution.distribution() is not None:  # Keras may have moved the logits
+            logits = attach(tag, logits)
+            if tag.mask is not None:
+                set_keras_mask(logits, tag.mask)
         return logits
 
     def compute_output_shape(self, input_shape: Any) -> Any:
