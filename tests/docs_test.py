@@ -20,11 +20,13 @@ PROGRAMS = [
 ]
 # A page with little training. The slow readme_test.py tests README.md.
 SHORT = [ROOT / "docs/guides/optimizers.md"]
+ON_JAX = ROOT / "docs/guides/jax.md"  # tests/jax/docs_test.py runs it.
+RUN = [page for page in PAGES if has_blocks(page) and page != ON_JAX]
 TEXTS = sorted(ROOT.glob("*.md")) + PAGES
 _LINK = re.compile(r"\]\((?!\w+:)(?P<path>[^)#]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize("page", slow_but(SHORT, filter(has_blocks, PAGES)), ids=name)
+@pytest.mark.parametrize("page", slow_but(SHORT, RUN), ids=name)
 def test_the_python_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_blocks(page)

@@ -420,7 +420,9 @@ def test_the_list_of_overridden_methods_is_complete():
         for cls in vars(importlib.import_module(module)).values():
             if inspect.isclass(cls) and cls.__module__ == module:
                 found.setdefault(name(path), set()).update(_overridden(cls))
-    assert {path: names for path, names in found.items() if names} == KERAS_OVERRIDES
+    # Modules for JAX cannot be imported here.
+    listed = {path: names for path, names in KERAS_OVERRIDES.items() if "/jax/" not in path}
+    assert {path: names for path, names in found.items() if names} == listed
 
 
 def _overridden(cls):

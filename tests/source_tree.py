@@ -13,6 +13,7 @@ CUSTOM_OPS = ROOT / "custom_ops"
 KERAS_OVERRIDES = {
     "tf_largeout/layers/class_output.py": {"_checkpoint_adapter"},
     "tf_largeout/layers/large_output.py": {"_trackable_children"},
+    "tf_largeout/jax/optimizers.py": {"_apply_weight_decay", "_clip_gradients"},
     "tf_largeout/optimizers/row_sparse.py": {
         "_all_reduce_sum_gradients",
         "_apply_weight_decay",

@@ -200,13 +200,13 @@ def test_the_import_error_states_the_required_keras_backend(tmp_path):
     (tmp_path / "jax.py").write_text("raise ImportError('no jax here')")
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     answer = _import_error(KERAS_BACKEND="jax", PYTHONPATH=path)
-    for part in ["ImportError: tf_largeout", "jax", "Set KERAS_BACKEND=tensorflow"]:
+    for part in ["ImportError: tf_largeout", "no jax here", "set KERAS_BACKEND=tensorflow"]:
         assert part in answer
 
 
 def test_the_import_error_names_the_backend_in_use(monkeypatch):
     monkeypatch.setattr(keras.config, "backend", lambda: "torch")
-    with pytest.raises(ImportError, match="backend is 'torch'. Set KERAS_BACKEND=tensorflow"):
+    with pytest.raises(ImportError, match="backend is 'torch'. Set .*=tensorflow or .*=jax"):
         library.check_keras()
 
 

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -101,6 +102,40 @@ def test_pip_installs_the_sources_with_tensorflow_in_a_new_environment(tmp_path)
     python = bare_environment(tmp_path / "venv")
     run([python, "-m", "pip", "install", f"{ROOT}[cpu]"], cwd=tmp_path)
     printed = run([python, "-c", USE], cwd=tmp_path)
+    assert pathlib.Path(printed.splitlines()[-1]).is_relative_to(tmp_path / "venv")
+
+
+JAX_PROGRAM = """
+import importlib.util
+import keras, numpy as np
+import tf_largeout as tflo
+
+assert importlib.util.find_spec("tensorflow") is None
+output = tflo.layers.LargeOutput(50, sampler=tflo.samplers.UniformSampler(20))
+model = keras.Sequential([keras.layers.Dense(16), output])
+model.compile(tflo.optimizers.LazyAdam(0.1), tflo.losses.SampledSoftmaxLoss())
+x, y = np.eye(50, dtype="float32"), np.arange(50)
+losses = model.fit(x, y, epochs=20, verbose=0).history["loss"]
+assert losses[-1] < 0.5 * losses[0], losses
+print(tflo.__file__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("has_jax", [True, False], ids=["jax_first", "jax_with_it"])
+def test_pip_installs_the_sources_without_tensorflow_or_a_compiler_for_jax(has_jax, tmp_path):
+    python = bare_environment(tmp_path / "venv")
+    tools = tmp_path / "bin"  # a PATH without a compiler
+    tools.mkdir()
+    for name in ("sh", "env", "uname"):
+        (tools / name).symlink_to(shutil.which(name))
+    on_jax = {**os.environ, "PATH": str(tools), "KERAS_BACKEND": "jax"}
+    if has_jax:
+        run([python, "-m", "pip", "install", "jax", "keras", "numpy"], cwd=tmp_path)
+        del on_jax["KERAS_BACKEND"]
+    run([python, "-m", "pip", "install", f"{ROOT}[jax]"], cwd=tmp_path, env=on_jax)
+    on_jax["KERAS_BACKEND"] = "jax"
+    printed = run([python, "-c", JAX_PROGRAM], cwd=tmp_path, env=on_jax)
     assert pathlib.Path(printed.splitlines()[-1]).is_relative_to(tmp_path / "venv")
 
 
