@@ -7,7 +7,7 @@ import os
 import pathlib
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -133,26 +133,6 @@ def is_int8(embeddings_dtype: str | None) -> bool:
             f"embeddings_dtype={embeddings_dtype!r}."
         )
     return embeddings_dtype is not None
-
-
-def check_optimizer_settings(settings: Mapping[str, Any]) -> None:
-    """Raises a ValueError for a setting out of range, which Keras would accept."""
-    for name, value in settings.items():
-        if name in ("beta_1", "beta_2"):
-            real_number(name, value, least=0, most=1, allow_most=False)
-        elif name in ("epsilon", "initial_accumulator_value", "momentum"):
-            real_number(name, value, least=0)
-        elif name == "weight_decay" and value is not None:
-            real_number(name, value, least=0)
-        elif name == "learning_rate" and is_real(value):  # or a schedule
-            real_number(name, value, least=0)
-        elif name == "nesterov":
-            boolean(name, value)
-        elif name == "amsgrad" and value:
-            raise ValueError(
-                "LazyAdam has no amsgrad variant. Received: amsgrad=True. Leave it out, or use "
-                "keras.optimizers.Adam, which updates every row in each step."
-            )
 
 
 def require_memory(needed: int, what: str, advice: str) -> None:

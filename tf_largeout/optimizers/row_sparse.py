@@ -10,9 +10,9 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import checks, keras_internals
-from tf_largeout.arguments import check_optimizer_settings
 from tf_largeout.keras_internals import running_step
 from tf_largeout.ops import devices, places, row_ops
+from tf_largeout.optimizer_checks import check_number, check_settings, check_sparse
 from tf_largeout.types import Gradient, Scalar, Shape, Variable
 from tf_largeout.variables import class_rows, replicas, saved_weights
 from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
@@ -61,7 +61,7 @@ class RowSparse(keras.optimizers.Optimizer):
         return super().__new__(cls)
 
     def __init__(self, **settings: Any) -> None:
-        check_optimizer_settings(settings)
+        check_settings(settings)
         super().__init__(**settings)
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
@@ -170,11 +170,8 @@ class RowSparse(keras.optimizers.Optimizer):
             variables = keras_internals.trainable_variables(self)
         else:
             variables = trainable_variables = list(trainable_variables)
-        if len(variables) != len(grads) and (self.built or variables):
-            raise ValueError(
-                "Expected one gradient (or None) for each variable. Received: "
-                f"{len(grads)} gradients and {len(variables)} variables."
-            )
+        if self.built or variables:
+            check_number(grads, variables)
         self._is_valid = None
         if variables:
             grads, step = self._all_or_none(grads, variables, counter.value)
@@ -354,37 +351,12 @@ class RowSparse(keras.optimizers.Optimizer):
             return gradient
         if devices.is_on_gpu(variable):
             devices.check_device(variable)
-        dtype = keras.backend.standardize_dtype(variable.dtype)
-        if dtype != "float32" and not class_rows.is_marked(variable):
-            raise ValueError(
-                f"{type(self).__name__} updates float32 variables by rows. Received: variable "
-                f"'{getattr(variable, 'path', variable.name)}' of dtype {variable.dtype} with "
-                "a sparse gradient. Keep it in float32 (the policies mixed_bfloat16 and "
-                "mixed_float16 do)."
-            )
-        if self.use_ema:
-            self._refuse("use_ema", variable, "Average checkpoints after training")
-        if self.gradient_accumulation_steps:
-            larger = f"Use a batch that is {self.gradient_accumulation_steps} times as large"
-            self._refuse("gradient_accumulation_steps", variable, larger)
-        if getattr(variable, "constraint", None) is not None:
-            self._refuse("constraint", variable, "Remove the constraint")
+        check_sparse(self, variable, class_rows.is_marked(variable))
         with devices.server_scope_of(variable):
             ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
         shape = gradient.dense_shape
         return tf.IndexedSlices(
             gradient.values, ids, None if shape is None else tf.convert_to_tensor(shape)
-        )
-
-    def _refuse(self, option: str, variable: Variable, instead: str) -> None:
-        of_keras = next(
-            one.__name__ for one in type(self).__mro__ if one.__module__.startswith("keras.")
-        )
-        raise ValueError(
-            f"{option} reads and writes every row of variable "
-            f"'{getattr(variable, 'path', variable.name)}' of shape {tuple(variable.shape)} in "
-            f"each step, but its gradient is sparse and {type(self).__name__} updates only the "
-            f"rows in it. {instead}, or use keras.optimizers.{of_keras}."
         )
 
 
