@@ -49,7 +49,7 @@ class Run:
     def _gradient(self, table, values, ids):
         def loss(table):
             with keras.StatelessScope([(self.table, table)]):
-                return jnp.sum(rows.lookup(self.table, ids) * values)
+                return jnp.sum(rows.Table(self.table).lookup(ids) * values)
 
         return jax.grad(loss)(table)
 
@@ -102,22 +102,7 @@ def step_of_oracle(oracle, values, ids):
 
 
 @each_setting
-@pytest.mark.parametrize("dims, eagerly", [((2, 3), False), ((), False), ((5,), True)])
-def test_sparse_steps_equal_the_formula(name, dims, eagerly):
-    cls, formula, arguments = SETTINGS[name]
-    start = random_table(dims)
-    run, oracle = Run(cls(0.05, **arguments), start), formula(start, 0.05, **arguments)
-    for _ in range(4):
-        values, ids = random_rows(dims)
-        run.step(values, ids, eagerly)
-        step_of_oracle(oracle, values, ids)
-    np.testing.assert_allclose(run.table, oracle.weights, rtol=1e-4, atol=2e-5)
-    np.testing.assert_array_equal(run.table.numpy()[1::3], start[1::3])
-    assert int(run.optimizer.iterations.value) == 4
-
-
-@each_setting
-def test_dense_and_sparse_steps_can_be_mixed(name):
+def test_sparse_and_dense_steps_equal_the_formula(name):
     cls, formula, arguments = SETTINGS[name]
     start = random_table()
     run, oracle = Run(cls(0.05, **arguments), start), formula(start, 0.05, **arguments)
@@ -130,6 +115,21 @@ def test_dense_and_sparse_steps_can_be_mixed(name):
             run.step(values, ids)
             step_of_oracle(oracle, values, ids)
     np.testing.assert_allclose(run.table, oracle.weights, rtol=1e-4, atol=2e-5)
+    assert int(run.optimizer.iterations.value) == 6
+
+
+@pytest.mark.parametrize("name", ["adam", "adagrad_arguments"])
+@pytest.mark.parametrize("dims, eagerly", [((), False), ((2, 3), True)])
+def test_rows_without_a_gradient_do_not_change(name, dims, eagerly):
+    cls, formula, arguments = SETTINGS[name]
+    start = random_table(dims)
+    run, oracle = Run(cls(0.05, **arguments), start), formula(start, 0.05, **arguments)
+    for _ in range(2):
+        values, ids = random_rows(dims)
+        run.step(values, ids, eagerly)
+        step_of_oracle(oracle, values, ids)
+    np.testing.assert_allclose(run.table, oracle.weights, rtol=1e-4, atol=2e-5)
+    np.testing.assert_array_equal(run.table.numpy()[1::3], start[1::3])
 
 
 def test_a_dense_gradient_is_bit_identical_to_keras():
@@ -208,9 +208,14 @@ def test_excluded_variables_do_not_decay():
     np.testing.assert_array_equal(excluded.table, run.table)
 
 
-@pytest.mark.parametrize("has_dense_step", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@each_class
+@pytest.mark.parametrize(
+    "cls, dtype, has_dense_step",
+    [
+        (LazyAdam, "float32", True),
+        (LazyAdam, "bfloat16", False),
+        (RowwiseAdagrad, "bfloat16", True),
+    ],
+)
 def test_a_resumed_run_is_bit_identical(cls, dtype, has_dense_step):
     whole = Run(cls(0.05), random_table(), dtype)
     whole.step(*random_rows())
@@ -335,14 +340,15 @@ def test_lost_rows_give_one_warning_and_the_dense_result():
 
 
 def test_a_loss_scale_optimizer_is_refused_for_gradients_with_rows():
-    run = Run(LazyAdam(), random_table())
-    optimizer = keras.optimizers.LossScaleOptimizer(run.optimizer)
+    optimizer = keras.optimizers.LossScaleOptimizer(LazyAdam())
+    run = Run(optimizer.inner_optimizer, random_table())
     optimizer.build([run.table])
-    optimizer.apply([jnp.ones([N, 5])])  # a dense gradient is supported
+    state = [v.value for v in optimizer.variables]
+    tables, state = optimizer.stateless_apply(state, [jnp.ones([N, 5])], [run.table.value])
     values, ids = random_rows()
-    gradient = run._gradient(run.table.value, jnp.asarray(values), jnp.asarray(ids))
+    gradient = run._gradient(tables[0], jnp.asarray(values), jnp.asarray(ids))
     with pytest.raises(ValueError, match="LossScaleOptimizer divides the gradient of 'table'"):
-        optimizer.apply([gradient])
+        optimizer.stateless_apply(state, [gradient], tables)
 
 
 def test_config_round_trip():
@@ -378,7 +384,8 @@ def test_embedding_layers_return_what_keras_returns(kind, policy):
     finally:
         keras.layers.Embedding.call = replaced
     assert found.dtype == expected.dtype
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+    found, expected = (np.asarray(one, np.float32) for one in [found, expected])
+    np.testing.assert_array_equal(found, expected)
 
 
 def embedding_model(num_rows, optimizer, layer=keras.layers.Embedding):

@@ -111,7 +111,7 @@ class RowSparse(keras.optimizers.Optimizer):
         self._loss_scale_factor = value
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Creates the slots. From now on, `Embedding` layers look up rows by `rows.lookup`."""
+        """Creates the slots. From now on, `Embedding` layers look up rows by `rows.Table`."""
         if not self.built:
             _look_up_embeddings_by_rows()
             super().build(variables)
@@ -316,7 +316,7 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         shape = (0, *reference_variable.shape[1:])
         slot = self.add_slot(reference_variable, name, shape, kind=SlotOnDemand)
         slot.num_rows = reference_variable.shape[0]
-        if self.row_beta_1 or self.gradient_accumulation_steps:
+        if self.row_beta_1 or self.gradient_accumulation_steps or self._is_wrapped:
             slot.assign(jnp.zeros(reference_variable.shape))
         return slot
 
@@ -461,7 +461,7 @@ def _rounded(values: Array, key: Array) -> Array:
     """Rounds float32 to bfloat16, up with the probability (x - lower) / (upper - lower)."""
     noise = jax.random.bits(key, values.shape, jnp.uint16).astype(jnp.uint32)
     finite = jnp.clip(values, -_MOST_FINITE, _MOST_FINITE)
-    bits = (jax.lax.bitcast_convert_type(finite, jnp.uint32) + noise) & 0xFFFF0000
+    bits = (jax.lax.bitcast_convert_type(finite, jnp.uint32) + noise) & jnp.uint32(0xFFFF0000)
     found = jax.lax.bitcast_convert_type(bits, jnp.float32)
     return jnp.where(jnp.isfinite(values), found, values).astype(jnp.bfloat16)
 
@@ -481,7 +481,7 @@ def _look_up_embeddings_by_rows() -> None:
         ids = keras.ops.cast(inputs, "int32")
         ids = jnp.where(ids < 0, ids + table.shape[0], ids)
         is_row = (ids >= 0) & (ids < table.shape[0])  # jnp.take returns NaN for others
-        found = jnp.where(is_row[..., None], rows.lookup(table, ids), jnp.nan)
+        found = jnp.where(is_row[..., None], rows.Table(table).lookup(ids), jnp.nan)
         return keras.ops.cast(found, layer.compute_dtype)
 
     by_rows._largeout_by_rows = True  # type: ignore[attr-defined]
