@@ -167,6 +167,7 @@ ARROWS = {
         "class_counts",
         "keras_backend",
         "keras_names",
+        "sampler_arguments",
         "sampling_tables",
         "version",
         "wrong_arguments",

@@ -562,7 +562,7 @@ def get(identifier: Any, num_classes: int | None = None) -> Sampler | None:
     names = sorted(set(arguments.BY_NAME) - arguments.NEED_COUNTS)
     raise ValueError(
         f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "
-        f"its serialized config, or one of the names {names}. UnigramSampler has no name, because "
+        f"its serialized config, or one of the names {names}. UnigramSampler has no name: "
         "it needs the counts of the labels. All other samplers need the TensorFlow backend. "
         "For hard negatives on JAX, use TopKSampler(1024, num_hard=16)."
     ) from cause
