@@ -12,6 +12,7 @@ import numpy as np
 ALIAS_TOTAL = 2**60  # the size of a slot, and the sum of the masses
 _LONGEST = 2**60  # of the line of a table
 _LOW_HALF = 2**32 - 1
+_WIDTH = 2.0**-13  # of a block of log-uniform classes, relative to its ids
 
 
 def stratum_length(num_strata: int) -> int:
@@ -120,3 +121,43 @@ def _sums(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     """Returns cumulative sums, as the rows low and high."""
     high, low = np.cumsum(high), np.cumsum(low)
     return np.stack([low & _LOW_HALF, high + (low >> 32)])
+
+
+def log_uniform_tables(
+    num_classes: int, num_strata: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns `starts`, `first` and `lengths` of a `Line` of `jax.draws` for Zipf's law.
+
+    The classes c of a block have equal lengths, the mean of their `min(1, tau log((c + 2) / (c
+    + 1)))`. The first 8,192 blocks are one class each, and others are so narrow that this
+    changes no length by more than a factor of 1 + 6.2e-5. There are at most 120,000 blocks.
+    """
+    stratum, certain = stratum_length(num_strata), num_certain(num_classes, num_strata)
+    log = math.log(num_classes + 1)
+    ids = np.exp(_WIDTH * np.arange(log / _WIDTH)).astype(np.int64) - 1
+    ids = np.concatenate([ids, [certain, certain + 1, num_classes]])
+    first = np.unique(np.minimum(ids, num_classes))
+    sizes, is_certain = np.diff(first), first[:-1] < certain
+    tau = (num_strata - certain) / max(log - math.log(certain + 1), 1e-300)
+    shares = tau * np.log1p(sizes / (first[:-1] + 1)) / sizes
+    # Rounded down, so that the sum is at most that of the line.
+    lengths = (np.minimum(shares, 1) * (1 - 2.0**-50) * stratum).astype(np.int64)
+    lengths[is_certain] = stratum
+    _spread(num_strata * stratum - int(lengths @ sizes), lengths, sizes, int(is_certain.sum()))
+    starts = np.cumsum(np.append(0, lengths * sizes))
+    return words_of(starts), first.astype(np.int32), words_of(np.append(lengths, 0))
+
+
+def _spread(missing: int, lengths: np.ndarray, sizes: np.ndarray, first: int) -> None:
+    """Adds `missing` to the lengths of the classes, from block `first`, which has one class."""
+    ends = np.cumsum(sizes[first:])
+    while missing:
+        count = int(np.searchsorted(ends, missing, "right"))
+        times = missing // int(ends[count - 1])
+        lengths[first : first + count] += times
+        missing -= times * int(ends[count - 1])
+
+
+def words_of(numbers: np.ndarray) -> np.ndarray:
+    """Splits int64 `[n]`, none negative, into uint32 `[n, 2]`, the high and the low bits."""
+    return np.stack([numbers >> 32, numbers & _LOW_HALF], axis=1).astype(np.uint32)

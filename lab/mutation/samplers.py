@@ -45,8 +45,8 @@ FAULTS = [
     Fault(
         "a search waits until more than half of the watched labels have returned",
         _SAMPLERS + "hard_negative_sampler.py",
-        "2 * tf.math.count_nonzero(often) >= _WATCHED",
-        "2 * tf.math.count_nonzero(often) > _WATCHED",
+        "2 * tf.math.count_nonzero(often) >= NUM_WATCHED",
+        "2 * tf.math.count_nonzero(often) > NUM_WATCHED",
         ("tests/samplers/search_start_test.py", *_ALL),
     ),
     Fault(

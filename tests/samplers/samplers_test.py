@@ -19,7 +19,7 @@ from tests.samplers.sampler_table import (
 from tests.samplers.stub_layer import StubLayer, built_layer
 from tests.slow import slow_but
 from tf_largeout import samplers
-from tf_largeout.samplers.sampler import BY_NAME
+from tf_largeout.sampler_arguments import BY_NAME
 
 N, DIM, BATCH, M = 400, 8, 12, 24
 RNG = np.random.default_rng(3)

@@ -11,7 +11,7 @@ import tf_largeout as tflo
 from tests import harness, replicas
 from tests.slow import slow_but
 from tf_largeout import losses, samplers
-from tf_largeout.samplers.hard_negative_sampler import default_step
+from tf_largeout.sampler_arguments import first_and_last_step
 
 N, DIM, BATCH = 60, 5, 8
 RNG = np.random.default_rng(4)
@@ -195,7 +195,7 @@ def test_searches_start_at_their_start_step(name, capfd):
     [(1, 100), (20_000, 100), (120_234, 601), (200_000, 1000), (10**8, 1000)],
 )
 def test_the_default_step_grows_with_the_classes_between_two_bounds(num_classes, step):
-    assert default_step(num_classes) == step
+    assert first_and_last_step(num_classes)[0] == step
 
 
 @pytest.mark.parametrize("name", slow_but([], SEARCHES))

@@ -19,6 +19,7 @@ from tf_largeout.ops.table_sampling_ops import (
     pivotal_table,
 )
 from tf_largeout.sampled_values import SampledValues
+from tf_largeout.sampler_arguments import check_num_counts, no_counts
 from tf_largeout.samplers.label_counts import LabelPairs, count_labels, count_pairs
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.samplers.static_samplers import StaticSampler
@@ -67,12 +68,7 @@ class CountTables:
         """Returns the values. Raises a ValueError for sampler `asked_by` if there are none."""
         self._are_filled = self._are_filled or self._hold_something()
         if not self._are_filled:
-            raise ValueError(
-                f"This {asked_by} has no class counts. Pass `counts` if it has this "
-                "argument, call `adapt` on the training labels, or load saved weights. Counts "
-                "are saved with the weights, not in the config. So a copy of a model by "
-                "`keras.models.clone_model` has no class counts until `clone.set_weights(...)`."
-            )
+            raise no_counts(asked_by)
         return [tf.convert_to_tensor(table) for table in self._tables]
 
     def _hold_something(self) -> bool:
@@ -141,13 +137,14 @@ class CountedSampler(StaticSampler):
         """
         counts = count_labels(data, steps)
         if self.num_classes:  # it is built
-            self._check_size(counts.size, False, self.num_classes)
+            check_num_counts(self, counts.size, False, self.num_classes)
             self._fill_tables(counts)
         else:
             self._counts, self._counts_are_complete = counts, False
 
     def build(self, layer: ClassLayer) -> None:
-        self._check_size(self._counts.size, self._counts_are_complete, layer.num_classes)
+        size = self._counts.size
+        check_num_counts(self, size, self._counts_are_complete, layer.num_classes)
         super().build(layer)
         self._tables = CountTables()  # its own, even if the sampler is a copy of another
         counts, values = self._padded(self._counts), None
@@ -180,14 +177,6 @@ class CountedSampler(StaticSampler):
 
     def _padded(self, counts: np.ndarray) -> np.ndarray:
         return np.pad(counts, (0, self.num_classes - counts.size))
-
-    def _check_size(self, size: int, is_complete: bool, num_classes: int) -> None:
-        if size > num_classes or (is_complete and 0 < size < num_classes):
-            raise ValueError(
-                f"{type(self).__name__} has counts of {size} classes, but the layer has "
-                f"num_classes={num_classes}. Pass one count per class, or labels below "
-                "num_classes to `adapt`."
-            )
 
 
 @named("unigram")

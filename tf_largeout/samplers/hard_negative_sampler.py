@@ -9,22 +9,24 @@ from typing import Any, Generic, TypeVar
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import is_whole, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.keras_internals import running_step
 from tf_largeout.ops import devices
 from tf_largeout.ops.candidate_ops import mask_accidental_hits
 from tf_largeout.sampled_values import NONE, HeadAndTail, SampledValues
+from tf_largeout.sampler_arguments import (
+    MET_OFTEN,
+    NUM_WATCHED,
+    checked_num_hard,
+    checked_start_step,
+    first_and_last_step,
+)
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, make_tail
 from tf_largeout.types import Config
 from tf_largeout.variables.initializers import step_and_none
 from tf_largeout.variables.replicas import gathered, local_variable, replica_id
 
-_CLASSES_PER_STEP = 200
-_EARLIEST, _LATEST = 100, 1_000
-_PATIENCE = 3
-_WATCHED, _MET_OFTEN = 64, 15
 _SEED_BITS = 48  # above those of seeds and of replicas
 
 
@@ -81,7 +83,7 @@ class HardNegativeSampler(Sampler):
         seed: int | None = None,
     ) -> None:
         super().__init__(num_sampled, seed=seed)
-        self.num_hard = self._checked(num_hard, tail)
+        self.num_hard = checked_num_hard(num_hard, self.num_sampled, tail)
         self.num_searched = self.num_hard or self.num_sampled
         self.tail = make_tail(tail, self.num_sampled - self.num_hard) if self.num_hard else None
         self.parts = (self.tail,) if self.tail else ()
@@ -197,23 +199,6 @@ class HardNegativeSampler(Sampler):
             "seed": self.seed,
         }
 
-    def _checked(self, num_hard: int | None, tail: Any) -> int | None:
-        if num_hard is None:
-            if tail in ("uniform", None):
-                return None
-            raise ValueError(
-                "`tail` draws the `num_sampled - num_hard` classes that the search does not. "
-                f"Received: tail={tail!r}, num_hard=None. Pass `num_hard` too, or leave `tail` "
-                "out."
-            )
-        if is_whole(num_hard) and 1 <= num_hard < self.num_sampled:
-            return int(num_hard)
-        raise ValueError(
-            "`num_hard` must be an integer of at least 1 and below `num_sampled`, so that at "
-            "least one class is left for the tail, or None for no tail. "
-            f"Received: num_hard={num_hard!r}, num_sampled={self.num_sampled}."
-        )
-
 
 def _if(
     condition: bool | tf.Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]
@@ -251,14 +236,7 @@ class SearchStart:
     """
 
     def __init__(self, step: int | None = 0, has_tail: bool = True) -> None:
-        if step and not has_tail:
-            raise ValueError(
-                "Without a tail there are no negatives before the search starts. Received: "
-                f"start_step={step}, num_hard=None. Leave out `start_step`, or pass "
-                "`num_hard`."
-            )
-        step = step if has_tail else 0
-        self.step = whole_number("start_step", step, least=0, or_none=True)
+        self.step = checked_start_step(step, has_tail)
         self._progress: keras.Variable = None
         self._watched: keras.Variable = None
         self._first, self._last, self._who, self._tag = 0, 0, "", ""  # until it is built
@@ -273,12 +251,11 @@ class SearchStart:
             return
         self._first = self._last = self.step or 0
         if self.step is None:
-            self._first = default_step(layer.num_classes)
-            self._last = _PATIENCE * self._first
+            self._first, self._last = first_and_last_step(layer.num_classes)
             self._watched = sampler.add_weight(
                 layer,
                 "search_start_labels",
-                (2, _WATCHED),
+                (2, NUM_WATCHED),
                 "int64",
                 lambda shape, dtype: tf.constant([[-1], [0]], dtype) + tf.zeros(shape, dtype),
                 on_host=True,
@@ -298,8 +275,8 @@ class SearchStart:
             step, started_at = tf.unstack(progress.read_value())
             begins = (started_at < 0) & (step >= self._first)
             if self._first < self._last:
-                often = local_variable(self._watched).read_value()[1] >= _MET_OFTEN
-                typical_are_known = 2 * tf.math.count_nonzero(often) >= _WATCHED
+                often = local_variable(self._watched).read_value()[1] >= MET_OFTEN
+                typical_are_known = 2 * tf.math.count_nonzero(often) >= NUM_WATCHED
                 begins &= typical_are_known | (step >= self._last)
             progress.assign([step + 1, tf.where(begins, step, started_at)])
             # Replica 0 reports for all. XLA cannot compile output.
@@ -321,7 +298,7 @@ class SearchStart:
         present_first = tf.argsort(tf.cast(~is_label, tf.int32), stable=True)
         present = tf.pad(tf.gather(labels, present_first), [[0, 1]], constant_values=-1)
         number = tf.math.count_nonzero(is_label, dtype=tf.int32)
-        new_ids = tf.gather(present, tf.range(_WATCHED) * number // _WATCHED)
+        new_ids = tf.gather(present, tf.range(NUM_WATCHED) * number // NUM_WATCHED)
         times += tf.math.count_nonzero(labels == ids[:, tf.newaxis], axis=1)
         is_first = ids[0] < 0  # until a batch has a label
         new_times = tf.where(is_first, tf.zeros_like(times), times)
@@ -366,11 +343,6 @@ class SearchStart:
             with tf.summary.record_if(True):  # also for a writer of every n-th step
                 tf.summary.scalar(self._tag, step, step=step)
         return True
-
-
-def default_step(num_classes: int) -> int:
-    """Returns the earliest step by the rule of `SearchStart`."""
-    return min(max(num_classes // _CLASSES_PER_STEP, _EARLIEST), _LATEST)
 
 
 _Part = TypeVar("_Part")

@@ -2,9 +2,14 @@
 
 import keras
 
-from tf_largeout.arguments import is_whole
 from tf_largeout.lazy_names import import_papers
-from tf_largeout.samplers.sampler import BY_NAME, NEED_COUNTS, Sampler, by_name
+from tf_largeout.sampler_arguments import (
+    BY_NAME,
+    NEED_COUNTS,
+    by_name,
+    refuse_class_or_number,
+)
+from tf_largeout.samplers.sampler import Sampler
 from tf_largeout.types import Config
 
 
@@ -33,16 +38,7 @@ def get(
         sampler = keras.saving.deserialize_keras_object(identifier)
         if isinstance(sampler, Sampler):
             return sampler
-    if isinstance(identifier, type) and issubclass(identifier, Sampler):
-        raise ValueError(
-            f"`sampler` must be a sampler, not its class. Pass {identifier.__name__}(...)."
-        )
-    if is_whole(identifier):
-        raise ValueError(
-            "`sampler` must be a sampler, its name or None. Received: "
-            f"sampler={identifier!r}. To draw {identifier} classes, pass "
-            f"tf_largeout.samplers.UniformSampler({identifier}) or another sampler."
-        )
+    refuse_class_or_number(identifier, Sampler)
     import_papers()
     raise ValueError(
         f"Unknown sampler: {identifier!r}. Expected None, a `tf_largeout.samplers.Sampler`, "

@@ -1,9 +1,8 @@
 """The base class of all samplers, their names, and which of them can be a tail."""
 
 import contextlib
-import copy
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import keras
 import tensorflow as tf
@@ -13,14 +12,11 @@ from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
+from tf_largeout.sampler_arguments import copied_tail
+from tf_largeout.sampler_arguments import named as named
 from tf_largeout.types import Config, InitializerLike, TensorLike
 from tf_largeout.variables.class_rows import RowShard
 from tf_largeout.wrong_arguments import OF_SAMPLERS, refuse_wrong_arguments_of
-
-_Sampler = TypeVar("_Sampler", bound="Sampler")
-
-BY_NAME: dict[str, type["Sampler"]] = {}
-NEED_COUNTS = {"unigram"}  # names that only explain in an error how to pass the counts
 
 
 class ClassLayer(Protocol):
@@ -284,18 +280,6 @@ class Sampler:
         return cls(**config)
 
 
-def named(name: str) -> Callable[[type[_Sampler]], type[_Sampler]]:
-    """Registers a class of samplers under `name`."""
-
-    def register(sampler: type[_Sampler]) -> type[_Sampler]:
-        if name in BY_NAME:
-            raise ValueError(f"The name {name!r} is already used by {BY_NAME[name].__name__}.")
-        BY_NAME[name] = sampler
-        return sampler
-
-    return register
-
-
 def may_be_tail(sampler: Sampler | type[Sampler]) -> bool:
     """Returns whether a sampler, or a class of them, can draw the shared tail of a search.
 
@@ -311,51 +295,4 @@ def make_tail(identifier: Sampler | Config | str | None, num_sampled: int) -> Sa
 
     It raises a ValueError unless `may_be_tail`, or if a layer has built the sampler.
     """
-    names = {name for name, sampler in BY_NAME.items() if may_be_tail(sampler)}
-    tail = identifier
-    if isinstance(tail, str) and tail in names:
-        tail = by_name(tail)
-    elif isinstance(tail, dict):
-        tail = keras.saving.deserialize_keras_object(tail)
-    if not isinstance(tail, Sampler) or not may_be_tail(tail):
-        raise ValueError(
-            f"`tail` must be one of the names {sorted(names - NEED_COUNTS)} or a "
-            "`StaticSampler`, which draws one sample per batch from a distribution that the "
-            "model does not change. "
-            f"Received: tail={identifier!r} (of type {type(identifier).__name__}). "
-            f"{_way_out(tail)}"
-        )
-    if tail.num_classes:
-        raise ValueError(
-            f"The {type(tail).__name__} in `tail` was already built by a layer with "
-            f"{tail.num_classes} classes. Give each sampler a tail of its own."
-        )
-    tail = copy.copy(tail)  # also copies what a config lacks, such as counts
-    tail.num_sampled = num_sampled
-    return tail
-
-
-def by_name(name: str, num_classes: int | None = None) -> Sampler:
-    """Returns the sampler of a name, with a smaller `num_sampled` if there are few classes."""
-    if name in NEED_COUNTS:
-        raise ValueError(
-            f'A sampler by the name "{name}" has no class counts. Pass '
-            "`UnigramSampler(num_sampled, counts=...)`, or a `UnigramSampler` after a call of "
-            "its `adapt(labels)`."
-        )
-    make: Callable[..., Sampler] = BY_NAME[name]
-    sampler = make()
-    num_sampled = sampler.num_sampled if num_classes is None else max(1, num_classes // 2)
-    if num_sampled >= sampler.num_sampled:
-        return sampler
-    if (getattr(sampler, "num_hard", None) or 0) >= num_sampled:
-        return make(num_sampled, num_hard=num_sampled // 2 or None)
-    return make(num_sampled)
-
-
-def _way_out(tail: Any) -> str:
-    if isinstance(tail, Sampler) and not tail.searches and not getattr(tail, "shared", True):
-        return "Create it with `shared=True`: all examples share the tail."
-    if isinstance(tail, Sampler):
-        return f"Make a {type(tail).__name__} the sampler of the layer, with a static tail."
-    return 'Leave `tail` out for "uniform".'
+    return copied_tail(identifier, num_sampled, Sampler, may_be_tail)

@@ -5,7 +5,6 @@ import inspect
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import boolean
 from tf_largeout.ops import devices
 from tf_largeout.ops.sampling_ops import (
     log_uniform_sample,
@@ -14,6 +13,7 @@ from tf_largeout.ops.sampling_ops import (
     uniform_sample,
 )
 from tf_largeout.sampled_values import DRAWS, PROBABILITIES, SampledValues
+from tf_largeout.sampler_arguments import check_size, shared_and_unique
 from tf_largeout.samplers.sampler import ClassLayer, Sampler, named
 from tf_largeout.types import Config
 
@@ -71,27 +71,14 @@ class StaticSampler(Sampler):
         shared: bool = True,
     ) -> None:
         super().__init__(num_sampled, seed=seed)
-        self.shared = boolean("shared", shared)
-        self.unique = self.shared if unique is None else boolean("unique", unique)
-        if self.unique and not self.shared:
-            raise ValueError(
-                "With `shared=False`, the draws of an example are independent, so a class may "
-                "be drawn several times. Received: shared=False, unique=True. Leave `unique` "
-                "out, or pass `shared=True` for distinct classes that the batch shares."
-            )
+        self.shared, self.unique = shared_and_unique(shared, unique)
 
     @property
     def counts_are(self) -> str:
         return PROBABILITIES if self.unique else DRAWS
 
     def build(self, layer: ClassLayer) -> None:
-        if self.unique and self.num_sampled > layer.num_classes:
-            instead = " or pass `unique=False`" if "unique" in self.get_config() else ""
-            raise ValueError(
-                f"{type(self).__name__} cannot draw {self.num_sampled} distinct "
-                f"classes of {layer.num_classes}. Received: num_sampled={self.num_sampled}, "
-                f"num_classes={layer.num_classes}. Lower `num_sampled`{instead}."
-            )
+        check_size(self, layer.num_classes)
         super().build(layer)
 
     def draw_shared(
