@@ -12,7 +12,14 @@ from keras.src.backend import set_keras_mask
 
 from tf_largeout.arguments import boolean, is_whole, one_of, pack, real_number, unpack
 from tf_largeout.jax import blocks
-from tf_largeout.jax.steps import Candidates, Labels, Step, per_example, tag_of
+from tf_largeout.jax.steps import (
+    Candidates,
+    Labels,
+    Step,
+    check_range,
+    per_example,
+    tag_of,
+)
 from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
 _WORD_STARTS = r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
@@ -25,9 +32,10 @@ class TaggedLoss(keras.losses.Loss):
     A subclass defines `of_step`. An example whose labels are all -1 does not count. The
     reduction "sum_over_batch_size" divides by the number of examples that count.
 
-    Labels are checked where they are NumPy arrays, in a loss that is called directly. In a
-    compiled step, as in `fit`, labels out of range and features that are not finite give a loss
-    of NaN, and the optimizers of this package then change nothing.
+    Labels out of range raise an error in a loss that is called directly, and in the first `fit`
+    or `evaluate` of a model if `y` is a NumPy array. A compiled step cannot raise errors: there
+    such labels, and features that are not finite, give a loss of NaN. The optimizers of this
+    package then change nothing.
 
     Args:
         reduction, name, dtype: As in `keras.losses.Loss`. The default name is that of the
@@ -74,14 +82,13 @@ class TaggedLoss(keras.losses.Loss):
             return super().__call__(jnp.zeros(y_pred.shape[:-1]), jnp.zeros(y_pred.shape[:-1]))
         tag.ignore_class = self.ignore_class
         labels = tag.labels(y_true)
+        _check_arguments_of_keras(labels, tag.head.num_classes, self.ignore_class)
         counted, step = tag.counted(labels), tag.step(labels)
         losses = self.of_step(step)
         is_valid = labels.is_valid & jnp.isfinite(step.queries).all()
         losses = jnp.where(labels.counted, losses, 0)
         losses = jnp.where(is_valid, losses, jnp.nan).reshape(tag.leading)
         if sample_weight is not None:
-            if labels.ids.shape[1] > 1:
-                _refuse_class_weight(labels)
             weights = per_example(sample_weight, tag.leading)
             sample_weight = jnp.where(counted, weights.astype(jnp.float32), 0)
         set_keras_mask(losses, counted | ~is_valid)
@@ -104,16 +111,27 @@ class TaggedLoss(keras.losses.Loss):
         return cls(**config)
 
 
-def _refuse_class_weight(labels: Labels) -> None:
-    """Raises a ValueError in a `fit` with `class_weight`: Keras would take a wrong class."""
+def _check_arguments_of_keras(
+    labels: Labels, num_classes: int, ignore_class: int | None
+) -> None:
+    """Raises a ValueError for labels or a `class_weight` that Keras was given and that are wrong.
+
+    A step cannot check labels. But while `fit` or `evaluate` traces its first step, all labels
+    are in its arguments, if they are a NumPy array.
+    """
     frame = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "fit":
+    while frame is not None and frame.f_code.co_name not in ("fit", "evaluate"):
         frame = frame.f_back  # type: ignore[assignment]
-    if frame is not None and frame.f_locals.get("class_weight") is not None:
+    given = {} if frame is None else frame.f_locals
+    num_labels, y = labels.ids.shape[1], given.get("y")
+    if num_labels > 1 and given.get("class_weight") is not None:
+        # Keras would take the number of a column as the class.
         raise ValueError(
             "`class_weight` needs one label per example, labels of shape [batch]. Received "
-            f"{labels.ids.shape[1]} labels per example. Pass `class_weights` to the loss."
+            f"{num_labels} labels per example. Pass `class_weights` to the loss."
         )
+    if isinstance(y, np.ndarray) and y.dtype.kind in "iu" and y.size % num_labels == 0:
+        check_range(y.reshape(-1, num_labels), num_classes, ignore_class)
 
 
 class CrossEntropy:

@@ -390,7 +390,7 @@ def as_labels(
     num_examples = int(np.prod(leading))
     columns = labels.reshape(num_examples, -1 if num_examples else labels.shape[-1])
     if not isinstance(columns, jax.core.Tracer):
-        _check_range(np.asarray(columns), num_classes, ignore_class)
+        check_range(np.asarray(columns), num_classes, ignore_class)
     ids, excluded = jnp.asarray(columns, jnp.int32), None
     if ids.shape[1] > 1:
         is_excluded = ids < EXCLUDED + num_classes
@@ -415,7 +415,8 @@ def _integers(y_true: Any) -> Any:
     return labels
 
 
-def _check_range(columns: np.ndarray, num_classes: int, ignore_class: int | None) -> None:
+def check_range(columns: np.ndarray, num_classes: int, ignore_class: int | None) -> None:
+    """Raises a ValueError unless labels `[B, L]` are ids of classes, and not multi-hot."""
     is_label = (columns >= EXCLUDED + num_classes) | (columns < EXCLUDED)
     is_label &= columns != ignore_class
     bad = columns[is_label & ((columns < -1) | (columns >= num_classes))]
