@@ -114,14 +114,17 @@ class TaggedLoss(keras.losses.Loss):
 def _check_arguments_of_keras(
     labels: Labels, num_classes: int, ignore_class: int | None
 ) -> None:
-    """Raises a ValueError for labels or a `class_weight` that Keras was given and that are wrong.
+    """Raises a ValueError for wrong labels, or a wrong `class_weight`, that Keras was given.
 
     A step cannot check labels. But while `fit` or `evaluate` traces its first step, all labels
     are in its arguments, if they are a NumPy array.
     """
-    frame = sys._getframe()
-    while frame is not None and frame.f_code.co_name not in ("fit", "evaluate"):
-        frame = frame.f_back  # type: ignore[assignment]
+    frame: Any = sys._getframe()
+    while frame is not None and not (
+        frame.f_code.co_name in ("fit", "evaluate")
+        and frame.f_globals["__name__"].startswith("keras.")
+    ):
+        frame = frame.f_back
     given = {} if frame is None else frame.f_locals
     num_labels, y = labels.ids.shape[1], given.get("y")
     if num_labels > 1 and given.get("class_weight") is not None:
