@@ -1,6 +1,7 @@
 """Checks of arguments that many classes have, and arrays among them in configs."""
 
 import base64
+import itertools
 import math
 import numbers
 import os
@@ -8,11 +9,12 @@ import pathlib
 import sys
 import zlib
 from collections.abc import Sequence
-from typing import Any, Literal, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 
 MOST_CLASSES = 2**31 - 2  # The ops store class ids and counts in 32 bits.
+_ROWS = (list, tuple, set, frozenset, np.ndarray)
 _LIMIT = pathlib.Path("/sys/fs/cgroup/memory.max")  # of a container
 
 
@@ -155,6 +157,66 @@ def memory_of_machine() -> int:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = _LIMIT.read_text("ascii").strip() if _LIMIT.exists() else "max"
     return memory if limit == "max" else min(memory, int(limit))
+
+
+class RowsOfIds(NamedTuple):
+    """Lists of ids: `ids`, `[n]`, of all lists in turn, and `lengths`, one per list."""
+
+    ids: np.ndarray
+    lengths: np.ndarray
+
+
+def rows_of_ids(value: Any) -> Any:
+    """Converts sets to lists, and uneven lists, sets and sparse matrices to `RowsOfIds`.
+
+    The ids of a sparse matrix are its nonzero columns. Other values are returned as they are.
+    """
+    if isinstance(value, set | frozenset):
+        return list(value)
+    if hasattr(value, "tocsr"):
+        matrix = value.tocsr()
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        is_there = matrix.data != 0
+        ids = matrix.indices[is_there].astype(np.int64)
+        return RowsOfIds(ids, np.bincount(rows[is_there], minlength=matrix.shape[0]))
+    if str(getattr(value, "dtype", "")) == "object":  # a pandas column of lists
+        value = list(value)
+    if not isinstance(value, list | tuple) or not all(isinstance(row, _ROWS) for row in value):
+        return value
+    lengths = [len(row) for row in value]
+    if len(set(lengths)) < 2 and not any(isinstance(row, set | frozenset) for row in value):
+        return value
+    ids = list(itertools.chain.from_iterable(value))
+    if any(isinstance(one, _ROWS) for one in ids):
+        return value
+    ids = np.array(ids, None if ids else int)
+    return RowsOfIds(ids, np.array(lengths)) if ids.dtype.kind in "iu" else value
+
+
+def padded_ids(name: str, value: Any) -> np.ndarray:
+    """Returns class ids as an int64 array; lists of different lengths are padded with -1.
+
+    An empty value may have any type. Other values without integers raise a ValueError.
+    """
+    value = rows_of_ids(value)
+    if isinstance(value, RowsOfIds):
+        columns = np.arange(max(value.lengths, default=0))
+        matrix = np.full((len(value.lengths), len(columns)), -1)
+        matrix[columns < value.lengths[:, np.newaxis]] = value.ids
+        return matrix
+    try:
+        ids = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"`{name}` must be an array of class ids. {error}") from error
+    if ids.size and ids.dtype.kind not in "iu":
+        raise ValueError(
+            f"`{name}` must be integer class ids, padded with -1. Received: dtype {ids.dtype} "
+            f"and shape {ids.shape}. For a mask over all classes, pass the ids: "
+            "[numpy.flatnonzero(row) for row in mask]."
+        )
+    if ids.dtype == np.uint64:  # ids from 2**63 on would become negative, like padding
+        ids = np.minimum(ids, np.uint64(2**63 - 1))
+    return ids.astype(np.int64)
 
 
 def pack(values: np.ndarray) -> str:

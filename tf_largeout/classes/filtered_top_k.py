@@ -5,18 +5,15 @@ only classes that may be in the results of all queries.
 """
 
 import functools
-import itertools
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tf_largeout import checks
+from tf_largeout.arguments import RowsOfIds, rows_of_ids
 from tf_largeout.classes.best_scores import search_without
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.types import TensorLike
-
-_ROWS = (list, tuple, set, frozenset, np.ndarray)
 
 
 def exact_top_k(
@@ -107,7 +104,9 @@ def ragged_class_ids(name: str, value: TensorLike) -> tf.Tensor | tf.RaggedTenso
 
     An empty value may have any type. Other values without integers raise a ValueError.
     """
-    value = _without_sets(value)
+    value = rows_of_ids(value)
+    if isinstance(value, RowsOfIds):
+        value = tf.RaggedTensor.from_row_lengths(*value)
     if isinstance(value, tf.RaggedTensor):
         return value.with_flat_values(ragged_class_ids(name, value.flat_values))
     try:
@@ -137,30 +136,6 @@ def _ids_of_mask(mask: tf.Tensor) -> str:
         "For a mask with a row per query, pass a list of the ids of each query, which need not "
         "have the same length: [numpy.flatnonzero(row) for row in mask]."
     )
-
-
-def _without_sets(value: Any) -> Any:
-    """Converts sets, uneven lists and sparse matrices to values that TensorFlow accepts."""
-    if isinstance(value, set | frozenset):
-        return list(value)
-    if hasattr(value, "tocsr"):
-        matrix = value.tocsr()
-        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        is_there = matrix.data != 0
-        ids = matrix.indices[is_there].astype(np.int64)
-        return tf.RaggedTensor.from_value_rowids(ids, rows[is_there], matrix.shape[0])
-    if str(getattr(value, "dtype", "")) == "object":  # a pandas column of lists
-        value = list(value)
-    if not isinstance(value, list | tuple) or not all(isinstance(row, _ROWS) for row in value):
-        return value
-    lengths = [len(row) for row in value]
-    if len(set(lengths)) < 2 and not any(isinstance(row, set | frozenset) for row in value):
-        return value
-    ids = list(itertools.chain.from_iterable(value))
-    if any(isinstance(one, _ROWS) for one in ids):
-        return value
-    ids = np.array(ids, None if ids else int)
-    return tf.RaggedTensor.from_row_lengths(ids, lengths) if ids.dtype.kind in "iu" else value
 
 
 def _out_of_range(name: str, ids: tf.Tensor, num_classes: int) -> list[str | tf.Tensor]:
