@@ -7,7 +7,7 @@ import pytest
 from tests import stock_exceptions
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ["KERAS_BACKEND"] = "tensorflow"
 
 collect_ignore = ["jax"]  # `make test-jax` runs it, with Keras's JAX backend.
 
