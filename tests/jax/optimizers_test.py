@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.reference import optimizers as reference
-from tf_largeout.jax import rows
+from tf_largeout.jax import optimizers, rows
 from tf_largeout.jax.optimizers import LazyAdam, RowwiseAdagrad
 
 N = 40
@@ -133,7 +133,7 @@ def test_rows_without_a_gradient_do_not_change(name, dims, eagerly):
 
 
 def test_a_dense_gradient_is_bit_identical_to_keras():
-    for options in [{}, {"weight_decay": 0.1}, {"clipnorm": 0.5}, {"use_ema": True}]:
+    for options in [{"weight_decay": 0.1}, {"clipnorm": 0.5, "use_ema": True}]:
         results = []
         for cls in [LazyAdam, keras.optimizers.Adam]:
             variables = [keras.Variable(jnp.linspace(-1, 1, 20).reshape(4, 5), name="kernel")]
@@ -161,10 +161,14 @@ def test_variables_are_those_of_the_tensorflow_backend():
     assert (slot.name, slot.shape) == ("table_accumulator", (N,))
 
 
-@each_class
 @pytest.mark.parametrize(
-    "options",
-    [{"clipnorm": 0.7}, {"clipvalue": 0.2}, {"global_clipnorm": 0.7}, {"loss_scale_factor": 8}],
+    "cls, options",
+    [
+        (LazyAdam, {"clipnorm": 0.7}),
+        (LazyAdam, {"loss_scale_factor": 8}),
+        (RowwiseAdagrad, {"clipvalue": 0.2}),
+        (RowwiseAdagrad, {"global_clipnorm": 0.7}),
+    ],
     ids=str,
 )
 def test_options_apply_to_merged_rows(cls, options):
@@ -182,9 +186,8 @@ def test_options_apply_to_merged_rows(cls, options):
     np.testing.assert_allclose(sparse.table.numpy()[touched], expected, rtol=1e-5, atol=1e-6)
 
 
-@each_class
-def test_a_schedule_and_a_callback_set_the_rate_of_each_step(cls):
-    formula, start = {LazyAdam: ADAM, RowwiseAdagrad: ADAGRAD}[cls][1], random_table()
+def test_a_schedule_and_a_callback_set_the_rate_of_each_step():
+    (cls, formula), start = ADAGRAD, random_table()
     schedule = keras.optimizers.schedules.PiecewiseConstantDecay([0, 1], [0.1, 0.5, 0.05])
     runs = [Run(cls(schedule), start), Run(cls(1.0), start)]
     oracle = formula(start, 0.0)
@@ -211,9 +214,9 @@ def test_excluded_variables_do_not_decay():
 @pytest.mark.parametrize(
     "cls, dtype, has_dense_step",
     [
-        (LazyAdam, "float32", True),
-        (LazyAdam, "bfloat16", False),
-        (RowwiseAdagrad, "bfloat16", True),
+        (LazyAdam, "bfloat16", True),
+        (LazyAdam, "float32", False),
+        (RowwiseAdagrad, "float32", True),
     ],
 )
 def test_a_resumed_run_is_bit_identical(cls, dtype, has_dense_step):
@@ -232,10 +235,9 @@ def test_a_resumed_run_is_bit_identical(cls, dtype, has_dense_step):
         np.testing.assert_array_equal(ours, theirs)
 
 
-@each_class
-def test_bfloat16_rows_follow_float32_rows_on_average(cls):
+def test_bfloat16_rows_follow_float32_rows_on_average():
     start, ids = np.full([N, 500], 1.0, "float32"), np.arange(0, N, 2)
-    runs = {dtype: Run(cls(1e-3), start, dtype) for dtype in ["float32", "bfloat16"]}
+    runs = {dtype: Run(LazyAdam(1e-3), start, dtype) for dtype in ["float32", "bfloat16"]}
     for _ in range(4):
         values = np.ones([len(ids), 500], "float32")
         for run in runs.values():
@@ -259,8 +261,7 @@ def test_an_empty_gradient_changes_only_the_iterations(cls):
         np.testing.assert_array_equal(new, 2 if place == 1 else old)
 
 
-@each_class
-@pytest.mark.parametrize("bad", ["rows", "kernel"])
+@pytest.mark.parametrize("cls, bad", [(LazyAdam, "rows"), (RowwiseAdagrad, "kernel")])
 def test_a_step_with_a_gradient_that_is_not_finite_changes_nothing(cls, bad):
     run, kernel = Run(cls(clipvalue=1.0), random_table()), keras.Variable(np.ones([2, 3]))
     optimizer = cls(clipvalue=1.0)
@@ -277,7 +278,6 @@ def test_a_step_with_a_gradient_that_is_not_finite_changes_nothing(cls, bad):
         np.testing.assert_array_equal(variable, old)
 
 
-@each_class
 @pytest.mark.parametrize(
     "options, dtype, message",
     [
@@ -291,10 +291,10 @@ def test_a_step_with_a_gradient_that_is_not_finite_changes_nothing(cls, bad):
         ({}, "float16", "updates float32 variables by rows.*dtype float16"),
     ],
 )
-def test_options_that_need_all_rows_are_refused(cls, options, dtype, message):
+def test_options_that_need_all_rows_are_refused(options, dtype, message):
     constraint = options.get("constraint")
     options = {name: value for name, value in options.items() if name != "constraint"}
-    run = Run(cls(**options), random_table(), dtype, constraint)
+    run = Run(LazyAdam(**options), random_table(), dtype, constraint)
     with pytest.raises(ValueError, match=message):
         run.step(*random_rows(), eagerly=True)
 
@@ -367,8 +367,16 @@ def test_config_round_trip():
 IDS = np.array([[0, 3, 3], [-1, 6, -9]], np.int32)  # 7 rows, so the last two are not rows
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16", "bfloat16"])
-@pytest.mark.parametrize("kind", ["Embedding", "ReversibleEmbedding", "lora", "int8"])
+@pytest.mark.parametrize(
+    "kind, policy",
+    [
+        ("Embedding", "float32"),
+        ("Embedding", "bfloat16"),
+        ("ReversibleEmbedding", "mixed_bfloat16"),
+        ("lora", "float32"),
+        ("int8", "float32"),
+    ],
+)
 def test_embedding_layers_return_what_keras_returns(kind, policy):
     cls = getattr(keras.layers, kind, keras.layers.Embedding)
     layer = cls(6, 4, dtype=policy, lora_rank=2 if kind == "lora" else None)
@@ -378,7 +386,7 @@ def test_embedding_layers_return_what_keras_returns(kind, policy):
     LazyAdam().build(layer.trainable_variables)  # replaces Embedding.call
     replaced = keras.layers.Embedding.call
     found = layer(IDS)
-    keras.layers.Embedding.call = replaced.__wrapped__
+    keras.layers.Embedding.call = optimizers._call_of_keras
     try:
         expected = layer(IDS)
     finally:

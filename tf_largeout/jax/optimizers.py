@@ -4,7 +4,6 @@ Rules, arguments, configs and saved states are those of the optimizers of the sa
 TensorFlow. The docstrings in tf_largeout/optimizers explain the rules and the defaults.
 """
 
-import functools
 import math
 import warnings
 from collections.abc import Iterable, Sequence
@@ -16,12 +15,15 @@ import keras
 from jax import Array
 from keras import Variable
 
-from tf_largeout.arguments import boolean, real_number, whole_number
 from tf_largeout.jax import rows
-from tf_largeout.optimizer_checks import check_number, check_settings, check_sparse
-from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
+from tf_largeout.optimizer_settings import (
+    AdamSettings,
+    RowSparseSettings,
+    RowwiseAdagradSettings,
+)
 
 _DISTINCT: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
+_call_of_keras = keras.layers.Embedding.call
 _MOST_FINITE = float(jnp.finfo(jnp.bfloat16).max)
 
 
@@ -67,13 +69,16 @@ class SlotOnDemand(keras.Variable):
         return super().assign(value)
 
 
-class RowSparse(keras.optimizers.Optimizer):
+class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
     """Makes a Keras optimizer row-sparse for gradients with rows (`rows.row_gradient`).
 
-    A subclass inherits from this class first, then from the Keras optimizer, and implements
-    `change`. With dense gradients, its results are those of the Keras optimizer. Gradients of
-    repeated ids are summed before they are clipped. Weight decay is decoupled and applied to
-    the updated rows only. A step with a gradient that is not finite changes nothing.
+    A subclass inherits from this class first, then from the Keras optimizer. It implements
+    `change(gradient, variable, ids, rate)`, which updates the slots of the rows `ids` (None for
+    all rows), and returns what to add to these rows, in float32.
+
+    With dense gradients, the results are those of the Keras optimizer. Gradients of repeated
+    ids are summed before they are clipped. Weight decay is decoupled and applied to the updated
+    rows only. A step with a gradient that is not finite changes nothing.
 
     Class rows in bfloat16 are updated in float32 and rounded at random, and their slots are
     float32. The random bits depend on the position of the variable in the optimizer, the step,
@@ -82,23 +87,6 @@ class RowSparse(keras.optimizers.Optimizer):
 
     _slots: tuple[str, ...]  # lists with a slot, or None, for each variable
     _is_wrapped = _has_warned = False
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> "RowSparse":
-        refuse_wrong_arguments(cls.__name__, kwargs, OF_OPTIMIZERS)
-        return super().__new__(cls)
-
-    def __init__(self, **settings: Any) -> None:
-        check_settings(settings)
-        super().__init__(**settings)
-
-    def change(
-        self, gradient: Array, variable: Variable, ids: Array | None, rate: Array
-    ) -> Array:
-        """Updates the slots of the rows `ids`, or of all rows; returns what to add to the rows.
-
-        The gradient and the result are float32, with the shape of these rows.
-        """
-        raise NotImplementedError
 
     @property
     def loss_scale_factor(self) -> float | None:
@@ -111,9 +99,9 @@ class RowSparse(keras.optimizers.Optimizer):
         self._loss_scale_factor = value
 
     def build(self, variables: Sequence[Variable]) -> None:
-        """Creates the slots. From now on, `Embedding` layers look up rows by `rows.Table`."""
+        """Creates the slots. From now on, `Embedding` layers have sparse gradients."""
         if not self.built:
-            _look_up_embeddings_by_rows()
+            keras.layers.Embedding.call = _call_embedding
             super().build(variables)
 
     def add_variable_from_reference(
@@ -160,7 +148,7 @@ class RowSparse(keras.optimizers.Optimizer):
         if not variables:
             super().apply(grads, trainable_variables)
             return
-        check_number(grads, variables)
+        self.check_number(grads, variables)
         self.build(variables)
         grads = [self._with_rows(g, v) for g, v in zip(grads, variables, strict=True)]
         values = [_values_of(gradient) for gradient in grads if gradient is not None]
@@ -211,7 +199,7 @@ class RowSparse(keras.optimizers.Optimizer):
         """Returns the merged rows of a gradient, or the gradient if it is dense."""
         found, was_looked_up = rows.row_gradient(gradient), rows.was_looked_up(variable)
         if found is not None:
-            check_sparse(self, variable, _is_rounded(variable))
+            self.check_sparse(variable, _is_rounded(variable))
             return _merged(found, variable.shape[0])
         if was_looked_up and gradient is not None and _is_class_table(variable):
             self._report_lost_rows(variable)
@@ -237,7 +225,7 @@ class RowSparse(keras.optimizers.Optimizer):
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class LazyAdam(RowSparse, keras.optimizers.Adam):
+class LazyAdam(AdamSettings, RowSparse, keras.optimizers.Adam):
     """Adam that updates only the rows with a gradient.
 
     A step takes O(rows with a gradient) time for the class rows of a `LargeOutput` with a
@@ -251,21 +239,8 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     ```
 
     where t is the global step. For dense gradients the result is that of
-    `keras.optimizers.Adam`. The class of this name for TensorFlow explains the rule.
-
-    Args:
-        learning_rate: float, schedule or callable. Defaults to 3e-3.
-        beta_1: decay of the first moment for dense gradients. Defaults to 0.9.
-        beta_2: decay of the second moment. Defaults to 0.999.
-        epsilon: added to the root of v. Defaults to 1e-7.
-        weight_decay: None, or decoupled weight decay of the rows with a gradient.
-        decay_skipped: whether the moments of a row also decay for the steps in which it had no
-            gradient. Defaults to True.
-        row_beta_1: decay of the first moment for sparse gradients. Defaults to 0: none.
-        row_step_offset: number of steps added to t when v is corrected for sparse gradients.
-            Defaults to 300, so that rare rows learn from the first epoch on.
-        name: name of the optimizer.
-        **kwargs: Arguments of `keras.optimizers.Optimizer`, such as `clipnorm`.
+    `keras.optimizers.Adam`. The class of this name for TensorFlow explains the rule and the
+    arguments.
 
     Raises:
         ValueError: for `amsgrad` and an argument out of range. At a sparse gradient: for
@@ -274,26 +249,6 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     """
 
     _slots = ("momentums", "velocities", "last_steps")
-
-    def __init__(
-        self,
-        learning_rate: Any = 3e-3,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        decay_skipped: bool = True,
-        row_beta_1: float = 0.0,
-        row_step_offset: int = 300,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        betas = {"beta_1": beta_1, "beta_2": beta_2, "weight_decay": weight_decay}
-        kwargs |= {"learning_rate": learning_rate, "epsilon": epsilon, "name": name}
-        super().__init__(**betas, **kwargs)
-        self.decay_skipped = boolean("decay_skipped", decay_skipped)
-        self.row_beta_1 = real_number("row_beta_1", row_beta_1, 0, most=1, allow_most=False)
-        self.row_step_offset = whole_number("row_step_offset", row_step_offset, least=0)
 
     def build(self, variables: Sequence[Variable]) -> None:
         if not self.built:
@@ -351,49 +306,22 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         step_size = rate * jnp.sqrt(1 - beta_2_power) / (1 - beta_1_power)
         return -mean * step_size / (root + self.epsilon)
 
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["amsgrad"]
-        names = "decay_skipped", "row_beta_1", "row_step_offset"
-        return config | {name: getattr(self, name) for name in names}
-
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class RowwiseAdagrad(RowSparse, keras.optimizers.Adagrad):
+class RowwiseAdagrad(RowwiseAdagradSettings, RowSparse, keras.optimizers.Adagrad):
     """Adagrad with one accumulator per row, to save memory.
 
-    For a variable of rank 2 or more, with sparse and dense gradients:
+    For a row of a variable of rank 2 or more, g is the sum of its gradients, and:
 
     ```
-    g = sum of the gradients of the row
     a += mean(g^2),  w -= learning_rate g / sqrt(a + epsilon)
     ```
 
-    Variables of rank 0 and 1 are updated by Adagrad.
-
-    Args:
-        learning_rate: float, schedule or callable. Defaults to 0.1, about 30 times that of
-            `LazyAdam`; usual values are 0.01 to 1.
-        initial_accumulator_value: initial value of a. Defaults to 0.
-        epsilon: added to a under the root. Defaults to 1e-7.
-
-    The other arguments and the errors are those of `LazyAdam`.
+    Other variables are updated by Adagrad. The class of this name for TensorFlow explains the
+    arguments. The errors are those of `LazyAdam`.
     """
 
     _slots = ("accumulators",)
-
-    def __init__(
-        self,
-        learning_rate: Any = 0.1,
-        initial_accumulator_value: float = 0.0,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        kwargs |= {"initial_accumulator_value": initial_accumulator_value, "epsilon": epsilon}
-        kwargs |= {"learning_rate": learning_rate, "weight_decay": weight_decay, "name": name}
-        super().__init__(**kwargs)
 
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str = "var", initializer: Any = "zeros"
@@ -466,23 +394,14 @@ def _rounded(values: Array, key: Array) -> Array:
     return jnp.where(jnp.isfinite(values), found, values).astype(jnp.bfloat16)
 
 
-def _look_up_embeddings_by_rows() -> None:
-    """Makes gradients of `keras.layers.Embedding` tables sparse, with the results of Keras."""
-    call = keras.layers.Embedding.call
-    if hasattr(call, "_largeout_by_rows"):
-        return
-
-    @functools.wraps(call)
-    def by_rows(layer: keras.layers.Embedding, inputs: Any) -> Any:
-        table = layer._embeddings
-        is_plain = not layer.lora_enabled and layer.quantization_mode is None
-        if not is_plain or not (table.dtype == "float32" or _is_rounded(table)):
-            return call(layer, inputs)
-        ids = keras.ops.cast(inputs, "int32")
-        ids = jnp.where(ids < 0, ids + table.shape[0], ids)
-        is_row = (ids >= 0) & (ids < table.shape[0])  # jnp.take returns NaN for others
-        found = jnp.where(is_row[..., None], rows.Table(table).lookup(ids), jnp.nan)
-        return keras.ops.cast(found, layer.compute_dtype)
-
-    by_rows._largeout_by_rows = True  # type: ignore[attr-defined]
-    keras.layers.Embedding.call = by_rows
+def _call_embedding(layer: keras.layers.Embedding, inputs: Any) -> Any:
+    """The `call` of `keras.layers.Embedding`, with a sparse gradient and the same results."""
+    table, is_plain = layer._embeddings, layer.quantization_mode is None
+    is_plain &= not layer.lora_enabled and (table.dtype == "float32" or _is_rounded(table))
+    if not is_plain:
+        return _call_of_keras(layer, inputs)
+    ids = keras.ops.cast(inputs, "int32")
+    ids = jnp.where(ids < 0, ids + table.shape[0], ids)
+    is_row = (ids >= 0) & (ids < table.shape[0])
+    found = jnp.where(is_row[..., None], rows.Table(table).lookup(ids), jnp.nan)  # as jnp.take
+    return keras.ops.cast(found, layer.compute_dtype)

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tf_largeout.keras_internals import slot_of
 from tf_largeout.ops import row_ops
+from tf_largeout.optimizer_settings import RowwiseAdagradSettings
 from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
 from tf_largeout.types import LearningRate, Variable
 
@@ -72,7 +73,7 @@ class LazyAdagrad(RowSparse, keras.optimizers.Adagrad):
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class RowwiseAdagrad(LazyAdagrad):
+class RowwiseAdagrad(RowwiseAdagradSettings, LazyAdagrad):
     """Adagrad with one accumulator per row, to save memory.
 
     For a variable of rank 2 or more, the optimizer stores one float32 per row instead of one
@@ -101,19 +102,6 @@ class RowwiseAdagrad(LazyAdagrad):
     """
 
     _update_op = staticmethod(row_ops.row_rowwise_adagrad)
-
-    def __init__(
-        self,
-        learning_rate: LearningRate = 0.1,
-        initial_accumulator_value: float = 0.0,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            learning_rate, initial_accumulator_value, epsilon, weight_decay, name, **kwargs
-        )
 
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"

@@ -1,21 +1,20 @@
 """Adam that updates only the rows with a gradient."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import boolean, real_number, whole_number
 from tf_largeout.keras_internals import SlotOnDemand, known_variable, running_step, slot_of
 from tf_largeout.ops import dense_adam_ops, devices, row_ops
+from tf_largeout.optimizer_settings import AdamSettings
 from tf_largeout.optimizers.row_sparse import RowSparse, RowStep
-from tf_largeout.types import Config, LearningRate, Variable
+from tf_largeout.types import Variable
 from tf_largeout.variables import class_rows
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class LazyAdam(RowSparse, keras.optimizers.Adam):
+class LazyAdam(AdamSettings, RowSparse, keras.optimizers.Adam):
     """Adam that updates only the rows with a gradient.
 
     A gradient is sparse (`tf.IndexedSlices`) with sampled losses on a `LargeOutput`, and with
@@ -89,32 +88,6 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
     model.compile(optimizer=tflo.optimizers.LazyAdam(3e-3), loss=loss)
     ```
     """
-
-    def __init__(
-        self,
-        learning_rate: LearningRate = 3e-3,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float = 1e-7,
-        weight_decay: float | None = None,
-        decay_skipped: bool = True,
-        row_beta_1: float = 0.0,
-        row_step_offset: int = 300,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            learning_rate=learning_rate,
-            beta_1=beta_1,
-            beta_2=beta_2,
-            epsilon=epsilon,
-            weight_decay=weight_decay,
-            name=name,
-            **kwargs,
-        )
-        self.decay_skipped = boolean("decay_skipped", decay_skipped)
-        self.row_beta_1 = real_number("row_beta_1", row_beta_1, 0, most=1, allow_most=False)
-        self.row_step_offset = whole_number("row_step_offset", row_step_offset, least=0)
 
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str | None = None, initializer: str = "zeros"
@@ -227,12 +200,3 @@ class LazyAdam(RowSparse, keras.optimizers.Adam):
         beta_1_power = tf.pow(tf.cast(beta_1, tf.float32), step)
         beta_2_power = tf.pow(tf.cast(self.beta_2, tf.float32), step + step_offset)
         return learning_rate * tf.sqrt(1 - beta_2_power) / (1 - beta_1_power)
-
-    def get_config(self) -> Config:
-        config = super().get_config()
-        del config["amsgrad"]
-        return config | {
-            "decay_skipped": self.decay_skipped,
-            "row_beta_1": self.row_beta_1,
-            "row_step_offset": self.row_step_offset,
-        }

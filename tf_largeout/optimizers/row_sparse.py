@@ -12,10 +12,9 @@ import tensorflow as tf
 from tf_largeout import checks, keras_internals
 from tf_largeout.keras_internals import running_step
 from tf_largeout.ops import devices, places, row_ops
-from tf_largeout.optimizer_checks import check_number, check_settings, check_sparse
+from tf_largeout.optimizer_settings import RowSparseSettings
 from tf_largeout.types import Gradient, Scalar, Shape, Variable
 from tf_largeout.variables import class_rows, replicas, saved_weights
-from tf_largeout.wrong_arguments import OF_OPTIMIZERS, refuse_wrong_arguments
 
 
 class RowStep(NamedTuple):
@@ -33,7 +32,7 @@ class RowStep(NamedTuple):
     is_dense: bool = False
 
 
-class RowSparse(keras.optimizers.Optimizer):
+class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
     """Makes a Keras optimizer row-sparse for sparse gradients.
 
     A subclass inherits from this class first, then from the Keras optimizer. The gradient of an
@@ -55,14 +54,6 @@ class RowSparse(keras.optimizers.Optimizer):
     _rate_of_step: tf.Tensor | None = None  # in a step without replicas
     _number_of_step: tf.Tensor | None = None
     _is_valid: tf.Tensor | None = None  # if a step cannot raise errors: whether it may update
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> "RowSparse":
-        refuse_wrong_arguments(cls.__name__, kwargs, OF_OPTIMIZERS)
-        return super().__new__(cls)
-
-    def __init__(self, **settings: Any) -> None:
-        check_settings(settings)
-        super().__init__(**settings)
 
     def update_rows(self, variable: tf.Variable, step: RowStep) -> None:
         """Updates some rows of `variable` and of its slots in place."""
@@ -171,7 +162,7 @@ class RowSparse(keras.optimizers.Optimizer):
         else:
             variables = trainable_variables = list(trainable_variables)
         if self.built or variables:
-            check_number(grads, variables)
+            self.check_number(grads, variables)
         self._is_valid = None
         if variables:
             grads, step = self._all_or_none(grads, variables, counter.value)
@@ -351,7 +342,7 @@ class RowSparse(keras.optimizers.Optimizer):
             return gradient
         if devices.is_on_gpu(variable):
             devices.check_device(variable)
-        check_sparse(self, variable, class_rows.is_marked(variable))
+        self.check_sparse(variable, class_rows.is_marked(variable))
         with devices.server_scope_of(variable):
             ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
         shape = gradient.dense_shape
