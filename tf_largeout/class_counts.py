@@ -1,5 +1,6 @@
 """Counts of labels in NumPy, for the samplers of all backends."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,6 +21,31 @@ def count_ids(batches: Iterable[Any], forms: str) -> np.ndarray:
         ids = as_ids(labels, forms)
         classes.add(ids[ids >= 0])
     return classes.counts().astype(np.float64)
+
+
+def batches_of_labels(data: Any, steps: int | None) -> Iterable[Any]:
+    """Returns the arrays of labels in an array, or in an iterable of arrays or of `(x, y)`.
+
+    `steps` is the number of elements to take from an iterable; None for all.
+    """
+    is_list = isinstance(data, list | tuple) and not (data and _is_batch(data[0]))
+    if is_list or hasattr(data, "__array__") or isinstance(data, int):
+        return [data]
+    cardinality = getattr(data, "cardinality", None)  # of a tf.data.Dataset
+    if steps is None and cardinality is not None and int(cardinality()) == -1:
+        raise ValueError(
+            "The dataset is infinite: pass `steps`, the number of elements to count."
+        )
+    if not hasattr(data, "__iter__"):  # a keras.utils.PyDataset
+        data = (data[place] for place in range(len(data)))
+    elements = itertools.islice(data, steps)
+    return (element[1] if _is_batch(element) else element for element in elements)
+
+
+def _is_batch(element: Any) -> bool:
+    return (
+        isinstance(element, list | tuple) and len(element) > 1 and hasattr(element[1], "shape")
+    )
 
 
 def as_ids(labels: Any, forms: str) -> np.ndarray:

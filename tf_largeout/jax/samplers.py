@@ -4,9 +4,8 @@ Arguments, distributions and expected counts are those of the TensorFlow backend
 O(num_sampled), or O(num_sampled log num_classes) with a table, except for `TopKSampler`.
 """
 
-import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +16,7 @@ import numpy as np
 from tf_largeout import sampler_arguments as arguments
 from tf_largeout import sampling_tables as tables
 from tf_largeout.arguments import real_number, seed_or_none, whole_number
-from tf_largeout.class_counts import check_counts, count_ids, distorted
+from tf_largeout.class_counts import batches_of_labels, check_counts, count_ids, distorted
 from tf_largeout.jax import blocks
 from tf_largeout.jax.draws import Line, Uniform
 from tf_largeout.jax.rows import value_of
@@ -26,6 +25,7 @@ from tf_largeout.sampler_arguments import named
 from tf_largeout.wrong_arguments import OF_SAMPLERS, refuse_wrong_arguments_of
 
 _register = keras.saving.register_keras_serializable(package="tf_largeout")
+_WATCHED = arguments.NUM_WATCHED
 _FORMS = (
     "Labels must be integer class ids: an array of any shape, padded with -1; or an iterable "
     "of these or of batches (x, y)."
@@ -107,25 +107,17 @@ class Sampler:
             )
         self.num_classes, self._weights = layer.num_classes, {}
 
-    def add_weight(
-        self,
-        layer: keras.layers.Layer,
-        name: str,
-        shape: tuple[int, ...],
-        dtype: str,
-        initializer: Any,
-    ) -> keras.Variable:
-        """Creates a weight of `layer` that is not trained, as `Layer.add_weight` does."""
-        weight = layer.add_weight(
-            name=f"sampler_{name}",
-            shape=shape,
-            dtype=dtype,
-            initializer=initializer,
-            trainable=False,
-            autocast=False,
-        )
+    def add_weight(self, layer: keras.layers.Layer, name: str, **options: Any) -> Any:
+        """Creates a weight of `layer` that is not trained; `options` as `Layer.add_weight`."""
+        options = {"trainable": False, "autocast": False, **options}
+        weight = layer.add_weight(name=f"sampler_{name}", **options)
         self._weights[name] = weight
         return weight
+
+    def _add(self, layer: keras.layers.Layer, name: str, value: np.ndarray) -> None:
+        options = {"shape": value.shape, "dtype": value.dtype.name}
+        initializer = lambda shape, dtype: jnp.asarray(value)  # noqa: E731
+        self.add_weight(layer, name, initializer=initializer, **options)
 
     def sample(
         self, features: jax.Array, labels: jax.Array, head: Head
@@ -218,10 +210,8 @@ class StaticSampler(Sampler):
         shape = (self.num_sampled,) if self.shared else (len(labels), self.num_sampled)
         ids = line.draw_distinct(key) if self.unique else line.draw(key, shape)
         factor = 1 if self.unique else self.num_sampled
-        true_counts = factor * line.shares(jnp.maximum(labels, 0))
-        return SampledValues(
-            ids, jnp.where(labels >= 0, true_counts, 1.0), factor * line.shares(ids)
-        )
+        true_counts = jnp.where(labels >= 0, factor * line.shares(jnp.maximum(labels, 0)), 1.0)
+        return SampledValues(ids, true_counts, factor * line.shares(ids))
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "unique": self.unique, "shared": self.shared}
@@ -301,7 +291,7 @@ class UnigramSampler(StaticSampler):
         Raises:
             ValueError: If `data` contains no labels, or if some labels are not class ids.
         """
-        counts = count_ids(_batches(data, steps), _FORMS)
+        counts = count_ids(batches_of_labels(data, steps), _FORMS)
         if self.num_classes:
             arguments.check_num_counts(self, counts.size, False, self.num_classes)
             self._fill(counts)
@@ -312,11 +302,8 @@ class UnigramSampler(StaticSampler):
         size = self._counts.size
         arguments.check_num_counts(self, size, self._is_complete, layer.num_classes)
         super().build(layer)
-        values = self._state_of(self._counts)
-        for name, value in values.items():
-            self.add_weight(
-                layer, name, value.shape, "uint32", lambda shape, dtype, v=value: jnp.asarray(v)
-            )
+        for name, value in self._state_of(self._counts).items():
+            self._add(layer, name, value)
         self._has_counts = size > 0
         self._notice_assignments(self._weights["cumulative"])
 
@@ -372,28 +359,6 @@ class UnigramSampler(StaticSampler):
         weight.assign = look_and_assign
 
 
-def _batches(data: Any, steps: int | None) -> Iterable[Any]:
-    """Returns arrays of labels."""
-    is_list = isinstance(data, list | tuple) and not (data and _is_batch(data[0]))
-    if is_list or hasattr(data, "__array__") or isinstance(data, int):
-        return [data]
-    cardinality = getattr(data, "cardinality", None)  # of a tf.data.Dataset
-    if steps is None and cardinality is not None and int(cardinality()) == -1:
-        raise ValueError(
-            "The dataset is infinite: pass `steps`, the number of elements to count."
-        )
-    if not hasattr(data, "__iter__"):  # a keras.utils.PyDataset
-        data = (data[place] for place in range(len(data)))
-    elements = itertools.islice(data, steps)
-    return (element[1] if _is_batch(element) else element for element in elements)
-
-
-def _is_batch(element: Any) -> bool:
-    return (
-        isinstance(element, list | tuple) and len(element) > 1 and hasattr(element[1], "shape")
-    )
-
-
 @named("top_k")
 @_register
 class TopKSampler(Sampler):
@@ -404,15 +369,13 @@ class TopKSampler(Sampler):
     a `HeadAndTail`, and the estimate of the partition function is unbiased.
 
     Args:
-        num_sampled: Number of sampled classes per example: those with the highest logits plus
-            those of the tail.
+        num_sampled: Number of sampled classes per example, with those of the tail.
         num_hard: Number of classes with the highest logits per example; or None for all.
         tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
             static `Sampler`, of which this sampler makes a copy, `sampler.tail`.
         start_step: With `num_hard`, the first training step that searches, counted from 0. None
-            starts at step `num_classes / 200`, limited to the range from 100 to 1,000. If most
-            labels have rarely occurred by then, the search starts later, but no later than at
-            three times this step.
+            starts between step `num_classes / 200`, limited to the range from 100 to 1,000, and
+            three times this step, when most labels have occurred often.
         seed: Int that determines the random draws; None for a random seed.
 
     Raises:
@@ -439,16 +402,17 @@ class TopKSampler(Sampler):
         self.counts_are = self.tail.counts_are if self.tail else "none"
 
     def build(self, layer: keras.layers.Layer) -> None:
+        if self.tail and not self.num_classes:
+            self.tail.build(layer)  # first: if it fails, this sampler is not built either
         super().build(layer)
-        if self.tail:
-            self.tail.build(layer)
         if self.start_step == 0:
             return
         self._first = self._last = self.start_step
         if self.start_step is None:
             self._first, self._last = arguments.first_and_last_step(self.num_classes)
-            self._add_numbers(layer, "search_start_labels", np.repeat([[-1], [0]], _WATCHED, 1))
-        self._add_numbers(layer, "search_start", np.array([0, -1]))
+            labels = np.repeat(np.array([[-1], [0]], np.int32), _WATCHED, axis=1)
+            self._add(layer, "search_start_labels", labels)
+        self._add(layer, "search_start", np.array([0, -1], np.int32))
 
     def draw(
         self, features: jax.Array, labels: jax.Array, head: Head
@@ -490,9 +454,8 @@ class TopKSampler(Sampler):
         num = self.num_hard or self.num_sampled
         rows, bias, form = head.classes
         rows, bias = jax.lax.stop_gradient((rows, bias))
-        k = min(num, self.num_classes)
-        _, ids = blocks.top_k(features, rows, bias, form, k)
-        return jnp.pad(ids, ((0, 0), (0, num - k)), constant_values=-1)
+        _, ids = blocks.top_k(features, rows, bias, form, min(num, self.num_classes))
+        return jnp.pad(ids, ((0, 0), (0, num - ids.shape[1])), constant_values=-1)
 
     def _has_begun(self) -> Any:
         """Counts a step, and returns whether it searches."""
@@ -508,26 +471,18 @@ class TopKSampler(Sampler):
         progress.assign(jnp.stack([step + 1, started_at]))
         return started_at >= 0
 
-    def _add_numbers(self, layer: keras.layers.Layer, name: str, values: np.ndarray) -> None:
-        self.add_weight(
-            layer, name, values.shape, "int32", lambda shape, dtype: jnp.asarray(values, dtype)
-        )
-
-
-_WATCHED = arguments.NUM_WATCHED
-
 
 def _see(numbers: jax.Array, labels: jax.Array) -> jax.Array:
     """Counts the watched labels; the first batch with labels says which are watched."""
     labels = labels.reshape(-1)
     is_label = labels >= 0
-    present = labels[jnp.argsort(~is_label, stable=True)]
+    labels_first = labels[jnp.argsort(~is_label, stable=True)]
     places = jnp.arange(_WATCHED) * is_label.sum(dtype=jnp.int32) // _WATCHED
     ids, times = numbers
-    more = (labels == ids[:, None]).sum(axis=1, dtype=jnp.int32)
+    times += (labels == ids[:, None]).sum(axis=1, dtype=jnp.int32)
     is_first = ids[0] < 0  # until a batch has a label
-    new_ids = jnp.where(is_label.any(), present[places], -1)
-    return jnp.stack([jnp.where(is_first, new_ids, ids), jnp.where(is_first, 0, times + more)])
+    first = jnp.stack([labels_first[places], jnp.zeros_like(times)])
+    return jnp.where(is_first, first, jnp.stack([ids, times]))
 
 
 def _may_be_tail(sampler: Any) -> bool:
@@ -535,16 +490,10 @@ def _may_be_tail(sampler: Any) -> bool:
 
 
 def get(identifier: Any, num_classes: int | None = None) -> Sampler | None:
-    """Returns the sampler for an identifier, as `keras.losses.get` does for losses.
+    """Returns the sampler for a `Sampler`, its name, its serialized config, or None.
 
-    Args:
-        identifier: None or a `Sampler`, returned as it is; a name such as "uniform" for a
-            sampler with its default arguments; or a serialized sampler.
-        num_classes: A sampler created by name draws at most half of this number of classes;
-            None for no bound.
-
-    Raises:
-        ValueError: If the identifier is unknown, or is "unigram", which needs counts.
+    A sampler by name draws at most half of `num_classes`, if it is given. Raises a ValueError
+    if the identifier is unknown, or is "unigram", which needs counts.
     """
     if identifier is None or isinstance(identifier, Sampler):
         return identifier
