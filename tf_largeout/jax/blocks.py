@@ -203,12 +203,13 @@ def _best_candidates(logits: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """Returns logits, `[B, m]`, and their columns, rising, that contain the `k` best."""
     padding = ((0, 0), (0, -logits.shape[1] % _GROUP))
     logits = jnp.pad(logits, padding, constant_values=-jnp.inf)
-    groups = logits.reshape(len(logits), -1, _GROUP)
+    groups = logits.reshape(len(logits), logits.shape[1] // _GROUP, _GROUP)
     chosen = lax.top_k(groups.max(axis=2), min(k, groups.shape[1]))[1]
     chosen = jnp.sort(chosen, axis=1)[:, :, None]
     columns = chosen * _GROUP + jnp.arange(_GROUP)
     found = jnp.take_along_axis(groups, chosen, axis=1)
-    return tuple(one.reshape(len(logits), -1) for one in (found, columns))
+    width = chosen.shape[1] * _GROUP
+    return tuple(one.reshape(len(logits), width) for one in (found, columns))
 
 
 def _fold(queries: jax.Array, count: int, function: Callable[..., Any], state: Any) -> Any:
