@@ -1,5 +1,6 @@
 """The import under Keras's JAX backend: names, errors, and no TensorFlow."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -72,6 +73,10 @@ def test_all_other_public_names_need_tensorflow():
 @pytest.mark.parametrize("module", ["serving", "steps.step", "conversion"])
 def test_modules_that_need_tensorflow_are_not_imported(module):
     assert "needs Keras's TensorFlow backend" in message_of(__import__, f"tf_largeout.{module}")
+
+
+def test_the_package_can_be_imported_again():
+    assert importlib.reload(tflo).layers.LargeOutput
 
 
 def test_unknown_names_are_attribute_errors():

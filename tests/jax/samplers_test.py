@@ -208,7 +208,9 @@ def test_pairs_calculate_with_64_bits():
     np.testing.assert_array_equal(pairs[0] < pairs[1], a < b)
     product = pairs[0] * jnp.asarray(factor, jnp.uint32)
     wanted = [int(x) * int(y) % 2**64 for x, y in zip(a, factor, strict=True)]
-    found = [(int(h) << 32) + int(l) for h, l in zip(product.high, product.low, strict=True)]
+    found = [
+        (int(h) << 32) + int(low) for h, low in zip(product.high, product.low, strict=True)
+    ]
     assert found == wanted
 
 
