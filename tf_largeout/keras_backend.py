@@ -17,7 +17,7 @@ _INSTEAD = {
     "TopKSampler or UniformSampler": """
         HardNegativeSampler InvertedFileSampler KernelTreeSampler LSHSampler SoftmaxSampler
     """,
-    "UniformSampler or UnigramSampler": "BernoulliSampler BigramSampler StaticSampler",
+    "UniformSampler or UnigramSampler": "BernoulliSampler BigramSampler",
     "NCELoss": """
         NegativeSamplingLoss SigmoidLoss negative_sampling negative_sampling_loss sigmoid
     """,
@@ -27,8 +27,6 @@ _INSTEAD = {
         SquaredErrorLoss TaylorSoftmaxLoss ZLoss absolute_softmax_loss black_out_loss
         margin_softmax ranking_loss
     """,
-    "NDCG": "MeanAveragePrecision MeanReciprocalRank",
-    "numpy.exp of the SoftmaxLoss that `evaluate` returns": "Perplexity",
     "predict_top_k and NumPy": """
         AveragePopularityAtK CatalogCoverageAtK MacroRecallAtK PropensityScoredPrecisionAtK
     """,

@@ -39,7 +39,7 @@ class _Refusals(importlib.abc.MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
         package, _, name = fullname.partition(".")
-        if package == "tf_largeout" and name.partition(".")[0] not in _SHARED:
+        if package == "tf_largeout" and name and name.partition(".")[0] not in _SHARED:
             if (_FOLDER / name).is_dir() or (_FOLDER / f"{name}.py").is_file():
                 raise needs_tensorflow(name)
 

@@ -266,10 +266,12 @@ class LargeOutput(keras.layers.Layer):
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Saves the weights by name, in the form of the TensorFlow backend."""
-        for name, weight in self._own_weights().items():
+        weights = self._own_weights()
+        if self.sampler is not None:
+            weights["seed_state"] = np.asarray(value_of(self.seed_state), np.int64)
+        for name, weight in weights.items():
             store[name] = weight
         if self.sampler is not None:
-            store["seed_state"] = np.asarray(value_of(self.seed_state), np.int64)
             for name, value in self.sampler.saved_state().items():
                 store[f"sampler_{name}"] = value
 
@@ -292,6 +294,12 @@ class LargeOutput(keras.layers.Layer):
             prefix = "sampler_"
             state = {key[len(prefix) :]: found[key] for key in found if key.startswith(prefix)}
             self.sampler.load_state(state)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "LargeOutput":
+        # Keras would hide the error of a sampler that needs TensorFlow in one of its own.
+        sampler = samplers.get(config.get("sampler"), config["num_classes"])
+        return super().from_config({**config, "sampler": sampler})
 
     def get_config(self) -> dict[str, Any]:
         tied = self._given is not None

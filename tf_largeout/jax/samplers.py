@@ -499,12 +499,8 @@ def get(identifier: Any, num_classes: int | None = None) -> Sampler | None:
         return identifier
     if isinstance(identifier, str) and identifier in arguments.BY_NAME:
         return arguments.by_name(identifier, num_classes)
-    cause: Exception | None = None
     if isinstance(identifier, dict):
-        try:
-            sampler = keras.saving.deserialize_keras_object(identifier)
-        except (AttributeError, ImportError, TypeError) as error:  # not on this backend
-            sampler, cause = None, error
+        sampler = keras.saving.deserialize_keras_object(identifier)
         if isinstance(sampler, Sampler):
             return sampler
     arguments.refuse_class_or_number(identifier, Sampler)
@@ -514,4 +510,4 @@ def get(identifier: Any, num_classes: int | None = None) -> Sampler | None:
         f"its serialized config, or one of the names {names}. UnigramSampler has no name: "
         "it needs the counts of the labels. All other samplers need the TensorFlow backend. "
         "For hard negatives on JAX, use TopKSampler(1024, num_hard=16)."
-    ) from cause
+    )
