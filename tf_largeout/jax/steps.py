@@ -7,6 +7,7 @@ identity, with a `Tag`: the values that the layer was called with. With labels, 
 
 import dataclasses
 import functools
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from tf_largeout.jax.rows import Table
 LOWEST = float(np.finfo(np.float32).min)
 # The label of a class that `metrics.with_exclude` excludes is the class plus this number.
 EXCLUDED = -(2**31)
+_MANY = 2**24  # numbers in a table that is slow to copy
 _FORMS = (
     "Labels must be integer class ids: [batch] for one class per example, or [batch, "
     "max_labels], padded with -1. For sequences [batch, time] or [batch, time, max_labels]."
@@ -453,8 +455,20 @@ def per_example(values: Any, leading: tuple[int, ...]) -> jax.Array:
 
 def attach(tag: Tag, logits: jax.Array) -> jax.Array:
     """Registers a tag for the output of a layer, also outside of a derivative; returns it."""
+
+    def keep(value: jax.Array) -> None:
+        _register(tag, value)
+        if not isinstance(value, jax.core.Tracer) and tag.head.table.value.size > _MANY:
+            warnings.warn(
+                f"The training steps of layer '{tag.head.name}' are not compiled, so each "
+                "computes the logits of all classes and copies the class rows. Call "
+                "`compile` without `jit_compile` and `run_eagerly`; also for a model from a "
+                "file of the TensorFlow backend, which has jit_compile=False.",
+                stacklevel=1,
+            )
+
     if tag.training:
-        logits = outside(lambda value: _register(tag, value), logits)
+        logits = outside(keep, logits)
     _register(tag, logits)
     return logits
 
