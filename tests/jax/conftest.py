@@ -7,6 +7,7 @@ import pytest
 
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiles in less time
 sys.modules["tensorflow"] = None  # An import is then an error, also where it is installed.
 
 

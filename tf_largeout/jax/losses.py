@@ -87,7 +87,8 @@ class TaggedLoss(keras.losses.Loss):
         losses = self.of_step(step)
         is_valid = labels.is_valid & jnp.isfinite(step.queries).all()
         losses = jnp.where(labels.counted, losses, 0)
-        losses = jnp.where(is_valid, losses, jnp.nan).reshape(tag.leading)
+        # A factor, so that gradients are NaN too.
+        losses = (losses * jnp.where(is_valid, 1, jnp.nan)).reshape(tag.leading)
         if sample_weight is not None:
             weights = per_example(sample_weight, tag.leading)
             sample_weight = jnp.where(counted, weights.astype(jnp.float32), 0)
