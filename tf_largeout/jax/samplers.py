@@ -309,7 +309,10 @@ class UnigramSampler(StaticSampler):
 
     def line(self) -> Line | Uniform:
         if not self._has_counts:
-            raise arguments.no_counts(type(self).__name__)
+            raise ValueError(
+                f"{arguments.no_counts(type(self).__name__)} If this error comes from `fit`, "
+                "create the model again, because Keras on JAX has removed its weights."
+            )
         return Line(self._num_strata, value_of(self._weights["cumulative"]))
 
     def saved_state(self) -> dict[str, np.ndarray]:
