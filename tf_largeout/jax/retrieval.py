@@ -84,8 +84,8 @@ def predict_top_k(
         found = finder.predict_on_batch(x)  # Keras's loop would return no arrays
     else:
         found = finder.predict_safely(x, batch_size, verbose)
-    scores, ids = _checked(*found)
-    return scores, ids.astype(np.int64)
+    best, ids = _checked(*found)
+    return best, ids.astype(np.int64)
 
 
 class _Finder(keras.Model):
@@ -99,7 +99,7 @@ class _Finder(keras.Model):
         self._allowed, self._positions = allowed, positions
         self.run_eagerly, self.built = model.run_eagerly, True
 
-    def predict_safely(self, x: Any, batch_size: int | None, verbose: str | int) -> Any:
+    def predict_safely(self, x: Any, batch_size: int | None, verbose: str | int) -> Best:
         """Calls `predict`. If it raises an error, the model keeps its variables.
 
         Keras's loop takes the values out of the variables, and loses them if a step fails.
