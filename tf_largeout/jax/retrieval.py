@@ -171,7 +171,7 @@ def exact_top_k(
 
 
 def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -> Best:
-    leading, classes = features.shape[:-1], None
+    leading, classes, num_queries = features.shape[:-1], None, features[..., 0].size
     if exclude is not None:
         if exclude.shape[:-1] != leading:
             raise ValueError(
@@ -180,7 +180,8 @@ def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -
                 "position of sequences, pass positions='last' to `predict_top_k`. To exclude "
                 "classes of all queries, pass the others as `allowed`."
             )
-        exclude = jnp.asarray(exclude, jnp.int32).reshape(-1, exclude.shape[-1])
+        width = exclude.shape[-1]
+        exclude = jnp.asarray(exclude, jnp.int32).reshape(num_queries, width)
     if allowed is not None:
         ids = padded_ids("allowed", allowed)
         if ids.ndim != 1:
@@ -190,7 +191,7 @@ def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -
             )
         _check_range("allowed", ids, 0, head.num_classes)
         classes = jnp.asarray(np.unique(ids), jnp.int32)
-    queries = head.form.queries(features.reshape(-1, features.shape[-1]))
+    queries = head.form.queries(features.reshape(num_queries, features.shape[-1]))
     scores, ids = _search(queries, *head.classes, k, exclude, classes)
     is_finite = jnp.isfinite(queries).all(axis=1, keepdims=True)
     scores, ids = jnp.where(is_finite, scores, jnp.nan), jnp.where(is_finite, ids, -1)
