@@ -88,6 +88,7 @@ def test_a_layer_finds_its_best_classes(model):
     some = np.where(np.eye(7, N), 1, 0)
     rows = [[b] for b in range(7)]
     assert_found(layer.top_k(features, K), logits)
+    assert_found(layer.top_k(features, K, [[]] * 7), logits)
     assert_found(
         layer.top_k(features, N + 2, EXCLUDE, ALLOWED), logits, EXCLUDE, ALLOWED, N + 2
     )

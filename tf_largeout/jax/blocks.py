@@ -24,7 +24,6 @@ _LOWEST = jnp.finfo(jnp.float32).min
 _ROUNDING = 2.0**-22
 # `top_k` sorts the classes only of the groups with the largest maxima.
 _GROUP = 32
-Bias = jax.Array | None
 
 
 class ClassStatistics(NamedTuple):
@@ -46,10 +45,10 @@ class ClassStatistics(NamedTuple):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def _sums(
-    queries: jax.Array, table: jax.Array, bias: Bias, form: "Form"
+    queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form"
 ) -> tuple[jax.Array, jax.Array]:
     def add(state: Any, first: Any, size: int) -> Any:
-        logits = form.capped(_logits(queries, *_read(table, bias, first, size), form))
+        logits = form.capped(_logits(form, queries, *_read(table, bias, first, size)))
         return _with_block(state[0], logits), state[1] + logits.sum(axis=1)
 
     zeros = jnp.zeros(queries.shape[0])
@@ -57,7 +56,7 @@ def _sums(
     return _log_partition(log_sums), total / len(table)
 
 
-def _forward(queries: jax.Array, table: jax.Array, bias: Bias, form: "Form") -> Any:
+def _forward(queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form") -> Any:
     found = _sums(queries, table, bias, form)
     return found, (queries, table, bias, found[0])
 
@@ -69,7 +68,7 @@ def _backward(form: "Form", saved: Any, gradients: Any) -> Any:
     queries = jnp.where(((weights != 0) | (of_mean != 0))[:, None], queries, 0)
 
     def add(state: Any, first: Any, size: int) -> Any:
-        def scores(queries: jax.Array, rows: jax.Array, bias: Bias) -> jax.Array:
+        def scores(queries: jax.Array, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
             # Products of shape `[n, B]` have the faster derivatives.
             logits = jnp.matmul(form.rows(rows), queries.T, precision=lax.Precision.HIGHEST)
             return form.capped(logits if bias is None else logits + bias[:, None])
@@ -95,7 +94,7 @@ _sums.defvjp(_forward, _backward)
 
 
 def log_partition_and_mean(
-    queries: jax.Array, table: jax.Array, bias: Bias, form: "Form"
+    queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form"
 ) -> tuple[jax.Array, jax.Array]:
     """Returns the log of the sum of `exp(logit)`, and the mean logit, float32 `[B]` each.
 
@@ -108,7 +107,7 @@ def log_partition_and_mean(
 def statistics(
     queries: jax.Array,
     table: jax.Array,
-    bias: Bias,
+    bias: jax.Array | None,
     form: "Form",
     label_ids: jax.Array,
     excluded: jax.Array | None = None,
@@ -119,46 +118,43 @@ def statistics(
     Logits whose difference is below the rounding error count as equal. There is no gradient.
     """
     queries, table, bias = lax.stop_gradient((queries, table, bias))
-    num_classes, own = len(table), label_ids[:, :, None]
     true_logits, error = _label_logits(queries, table, bias, form, label_ids)
+    has_rank = (label_ids >= 0) & (true_logits > -jnp.inf)
+    own, once = label_ids[:, :, None], None
     above, below = (true_logits + error)[:, :, None], (true_logits - error)[:, :, None]
+    if excluded is not None:
+        has_rank &= ~(own == excluded[:, None]).any(axis=2)
+        once = _without_repeats(excluded)
 
-    def ranked_above(scores: jax.Array, ids: jax.Array) -> jax.Array:
-        return jnp.where(ids < own, scores >= below, (scores > above) & (ids != own))
-
-    def count(scores: jax.Array, ids: jax.Array) -> jax.Array:
-        found = ranked_above(scores[:, None], ids[:, None])
-        return found.sum(axis=2, dtype=jnp.int32)
+    def number_above(scores: jax.Array, ids: jax.Array) -> jax.Array:
+        """Returns how many of the classes, `[B or 1, n]`, rank above each label."""
+        scores, ids = scores[:, None], ids[:, None]
+        is_above = jnp.where(ids < own, scores >= below, (scores > above) & (ids != own))
+        return is_above.sum(axis=2, dtype=jnp.int32)
 
     def add(state: Any, first: Any, size: int) -> Any:
         log_sums, ranks = state
-        logits = _logits(queries, *_read(table, bias, first, size), form)
-        ranks += count(logits, (first + jnp.arange(size))[None])
+        logits = _logits(form, queries, *_read(table, bias, first, size))
+        ranks += number_above(logits, (first + jnp.arange(size))[None])
         if once is not None:
-            places, in_block = once - first, (once >= first) & (once < first + size)
-            left_out = jnp.take_along_axis(logits, jnp.where(in_block, places, 0), axis=1)
-            ranks -= count(jnp.where(in_block, left_out, -jnp.inf), once)
+            in_block = (once >= first) & (once < first + size)
+            scores = jnp.take_along_axis(logits, jnp.where(in_block, once - first, 0), axis=1)
+            ranks -= number_above(jnp.where(in_block, scores, -jnp.inf), once)
         return _with_block(log_sums, form.capped(logits)), ranks
 
-    once, has_rank = None, (label_ids >= 0) & (true_logits > -jnp.inf)
-    if excluded is not None:
-        once = jnp.sort(excluded, axis=1)
-        repeats = jnp.pad(once[:, 1:] == once[:, :-1], ((0, 0), (1, 0)))[:, : once.shape[1]]
-        once = jnp.where(repeats, -1, once)
-        has_rank &= ~(own == excluded[:, None]).any(axis=2)
     state = _no_sums(queries), jnp.zeros(label_ids.shape, jnp.int32)
-    log_sums, ranks = _fold(queries, num_classes, add, state)
+    log_sums, ranks = _fold(queries, len(table), add, state)
     return ClassStatistics(
         _log_partition(log_sums),
         jnp.where(label_ids == -1, 0, form.capped(true_logits)),
-        jnp.where(has_rank, ranks, num_classes),
+        jnp.where(has_rank, ranks, len(table)),
     )
 
 
 def top_k(
     queries: jax.Array,
     table: jax.Array,
-    bias: Bias,
+    bias: jax.Array | None,
     form: "Form",
     k: int,
     excluded: jax.Array | None = None,
@@ -176,7 +172,7 @@ def top_k(
         excluded = jnp.where(is_found, places, -1)
 
     def add(best: tuple[jax.Array, jax.Array], first: Any, size: int) -> Any:
-        logits = _logits(queries, *_read(table, bias, first, size, classes), form)
+        logits = _logits(form, queries, *_read(table, bias, first, size, classes))
         logits = jnp.where(logits > _LOWEST, logits, _LOWEST)  # above classes that are left out
         if excluded is not None:
             in_block = (excluded >= first) & (excluded < first + size)
@@ -226,7 +222,9 @@ def _fold(queries: jax.Array, count: int, function: Callable[..., Any], state: A
     return function(state, jnp.int32(whole * block), rest) if rest else state
 
 
-def _read(table: jax.Array, bias: Bias, first: Any, size: int, classes: Any = None) -> Any:
+def _read(
+    table: jax.Array, bias: jax.Array | None, first: Any, size: int, classes: Any = None
+) -> Any:
     """Returns the float32 rows and biases of a block, of all classes or of `classes`."""
     # Otherwise XLA for CPUs would convert a whole table of bfloat16 before the loop.
     table, first = lax.optimization_barrier((table, first))
@@ -241,7 +239,9 @@ def _read(table: jax.Array, bias: Bias, first: Any, size: int, classes: Any = No
     return jax.tree.map(read, (table, bias))
 
 
-def _logits(queries: jax.Array, rows: jax.Array, bias: Bias, form: "Form") -> jax.Array:
+def _logits(
+    form: "Form", queries: jax.Array, rows: jax.Array, bias: jax.Array | None
+) -> jax.Array:
     """Returns the logits of a block, float32 `[B, n]`, without the cap, which ranks leave out.
 
     Without full precision, GPUs and TPUs would round the factors to fewer bits.
@@ -251,7 +251,7 @@ def _logits(queries: jax.Array, rows: jax.Array, bias: Bias, form: "Form") -> ja
 
 
 def _label_logits(
-    queries: jax.Array, table: jax.Array, bias: Bias, form: "Form", ids: jax.Array
+    queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form", ids: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Returns logits `[B, L]` without the cap, NaN out of range, and a bound of their error."""
     is_class = (ids >= 0) & (ids < len(table))
@@ -262,6 +262,13 @@ def _label_logits(
     error = _ROUNDING * jnp.abs(terms).sum(axis=2)
     logits = jnp.where(is_class, terms.sum(axis=2), jnp.nan)
     return logits, jnp.where(jnp.isfinite(error), error, 0)
+
+
+def _without_repeats(ids: jax.Array) -> jax.Array:
+    """Returns ids `[B, n]` in order, with -1 in the place of repeats."""
+    ordered = jnp.sort(ids, axis=1)
+    is_repeat = ordered == jnp.roll(ordered, 1, axis=1)
+    return jnp.where(is_repeat.at[:, :1].set(False), -1, ordered)
 
 
 def _no_sums(queries: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -84,8 +84,8 @@ def predict_top_k(
         found = finder.predict_on_batch(x)  # Keras's loop would return no arrays
     else:
         found = finder.predict_safely(x, batch_size, verbose)
-    scores, ids = _checked(*found)
-    return scores, ids.astype(np.int64)
+    best, ids = _checked(*found)
+    return best, ids.astype(np.int64)
 
 
 class _Finder(keras.Model):
@@ -99,7 +99,7 @@ class _Finder(keras.Model):
         self._allowed, self._positions = allowed, positions
         self.run_eagerly, self.built = model.run_eagerly, True
 
-    def predict_safely(self, x: Any, batch_size: int | None, verbose: str | int) -> Any:
+    def predict_safely(self, x: Any, batch_size: int | None, verbose: str | int) -> Best:
         """Calls `predict`. If it raises an error, the model keeps its variables.
 
         Keras's loop takes the values out of the variables, and loses them if a step fails.
@@ -171,7 +171,7 @@ def exact_top_k(
 
 
 def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -> Best:
-    leading, classes = features.shape[:-1], None
+    leading, classes, num_queries = features.shape[:-1], None, features[..., 0].size
     if exclude is not None:
         if exclude.shape[:-1] != leading:
             raise ValueError(
@@ -180,7 +180,8 @@ def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -
                 "position of sequences, pass positions='last' to `predict_top_k`. To exclude "
                 "classes of all queries, pass the others as `allowed`."
             )
-        exclude = jnp.asarray(exclude, jnp.int32).reshape(-1, exclude.shape[-1])
+        width = exclude.shape[-1]
+        exclude = jnp.asarray(exclude, jnp.int32).reshape(num_queries, width)
     if allowed is not None:
         ids = padded_ids("allowed", allowed)
         if ids.ndim != 1:
@@ -190,7 +191,7 @@ def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -
             )
         _check_range("allowed", ids, 0, head.num_classes)
         classes = jnp.asarray(np.unique(ids), jnp.int32)
-    queries = head.form.queries(features.reshape(-1, features.shape[-1]))
+    queries = head.form.queries(features.reshape(num_queries, features.shape[-1]))
     scores, ids = _search(queries, *head.classes, k, exclude, classes)
     is_finite = jnp.isfinite(queries).all(axis=1, keepdims=True)
     scores, ids = jnp.where(is_finite, scores, jnp.nan), jnp.where(is_finite, ids, -1)
