@@ -157,7 +157,7 @@ $(JAX_INSTALLED): build_tools/requirements.py $(CONSTRAINTS)
 	touch $@
 
 test-jax: $(JAX_INSTALLED)
-	$(VENV_JAX)/bin/python -m pytest tests/jax $(ARGS)
+	$(VENV_JAX)/bin/python -m pytest tests/jax -n $(JOBS) $(ARGS)
 
 PORTABLE := $(BIN)/python -m pytest -m portable $(PARALLEL) --durations=0 -q $(ARGS)
 test-portable: ops

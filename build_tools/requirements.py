@@ -81,7 +81,7 @@ IN_VENV = [
     *(one for extra in ("cpu", "docs", "examples", "test") for one in EXTRAS[extra]),
 ]
 # And in .venv_jax, which has no TensorFlow.
-IN_VENV_JAX = [*PACKAGE, *EXTRAS["jax"], "pytest==9.2.0"]
+IN_VENV_JAX = [*PACKAGE, *EXTRAS["jax"], "pytest==9.2.0", "pytest-xdist==3.8.0"]
 
 if __name__ == "__main__":
     print(*{**EXTRAS, "venv_jax": IN_VENV_JAX}[sys.argv[1]], sep="\n")

@@ -411,7 +411,7 @@ ERRORS = {
     "Unknown sampler: 'lsh'.*TensorFlow": lambda: samplers.get("lsh"),
     "not its class": lambda: samplers.get(samplers.UniformSampler),
     "To draw 512 classes": lambda: samplers.get(512),
-    "LSHSampler.*need the TensorFlow backend": lambda: samplers.get(
+    "LSHSampler needs Keras's TensorFlow backend": lambda: samplers.get(
         {
             "module": "tf_largeout.papers.lsh.lsh_sampler",
             "class_name": "LSHSampler",
@@ -424,7 +424,7 @@ ERRORS = {
 
 @pytest.mark.parametrize("message", ERRORS)
 def test_errors_say_what_to_do(message):
-    with pytest.raises(ValueError, match=f"(?s){message}"):
+    with pytest.raises((ImportError, ValueError), match=f"(?s){message}"):
         ERRORS[message]()
 
 
