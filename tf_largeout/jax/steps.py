@@ -34,12 +34,9 @@ _tags: dict[int, tuple[Any, "Tag"]] = {}
 
 
 class Form(NamedTuple):
-    """The form of the logits, `scale <w_c, h> + b_c`.
+    """The form of the logits: `cap tanh(o / cap)` of `o = scale <w_c, h> + b_c`.
 
-    Attributes:
-        unit_rows: Whether features h and rows w_c are scaled to length 1.
-        scale: A number, or a float32 scalar.
-        cap: c of `c tanh(logit / c)`, or None.
+    With `unit_rows`, features h and rows w_c are scaled to length 1. None is no cap.
     """
 
     unit_rows: bool = False
@@ -60,8 +57,7 @@ class Form(NamedTuple):
         """Applies the cap, if there is one; -inf and the lowest float stay as they are."""
         if self.cap is None:
             return logits
-        capped = self.cap * jnp.tanh(logits / self.cap)
-        return jnp.where(logits > LOWEST, capped, logits)
+        return jnp.where(logits > LOWEST, self.cap * jnp.tanh(logits / self.cap), logits)
 
 
 def unit_length(vectors: jax.Array) -> jax.Array:
@@ -74,16 +70,10 @@ def unit_length(vectors: jax.Array) -> jax.Array:
 
 
 class Labels(NamedTuple):
-    """Labels of `B` examples.
+    """Labels of `B` examples; `is_valid`, a bool scalar: whether all are classes or padding."""
 
-    Attributes:
-        ids: int32 `[B, L]`, -1 at padding.
-        excluded: int32 `[B, n]`, classes that `evaluate` must not rank; None without any.
-        is_valid: Whether all ids are classes or -1, a bool scalar.
-    """
-
-    ids: jax.Array
-    excluded: jax.Array | None
+    ids: jax.Array  # int32 [B, L], -1 at padding
+    excluded: jax.Array | None  # int32 [B, n], classes that `evaluate` must not rank
     is_valid: jax.Array
 
     @property
@@ -94,25 +84,15 @@ class Labels(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Head:
-    """What the steps of an output layer need of it, and what its sampler gets.
+    """What the steps of an output layer need of it, and what its sampler gets."""
 
-    Attributes:
-        name: Name of the layer, for messages.
-        num_classes: Number of classes, `N`.
-        table: The `Table` of the class rows, `[N, dim]`.
-        bias: The `Table` of the biases, `[N]`, or None.
-        form: The `Form` of the logits.
-        sampler: The sampler of the layer, or None.
-        key: A key for random draws, which differs from step to step; None if nothing is drawn.
-    """
-
-    name: str
+    name: str  # of the layer, for messages
     num_classes: int
-    table: Table
-    bias: Table | None
+    table: Table  # [num_classes, dim]
+    bias: Table | None  # [num_classes]
     form: Form
     sampler: Any = None
-    key: jax.Array | None = None
+    key: jax.Array | None = None  # for the random draws of this step
     num_keys: int = 0
 
     def next_key(self) -> jax.Array:
@@ -138,29 +118,19 @@ class Head:
 
 @dataclasses.dataclass(eq=False)
 class Tag:
-    """The values of one call of an output layer.
-
-    Attributes:
-        head: The `Head`.
-        features: The input of the layer, `[..., dim]`.
-        training: Whether the call trains.
-        exclude: int32 `[B, n]`, classes that `evaluate` must not rank, or None.
-        mask: The Keras mask of the output, or None.
-        ignore_class: That of the loss, which metrics also ignore.
-        shared: Results that losses and metrics share.
-    """
+    """The values of one call of an output layer."""
 
     head: Head
-    features: jax.Array
+    features: jax.Array  # the input of the layer, [..., dim]; B is the product of the others
     training: bool
-    exclude: jax.Array | None = None
-    mask: jax.Array | None = None
-    ignore_class: int | None = None
-    shared: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    exclude: jax.Array | None = None  # int32 [B, n], classes that `evaluate` must not rank
+    mask: jax.Array | None = None  # the Keras mask of the output
+    ignore_class: int | None = None  # that of the loss, which metrics ignore too
+    shared: dict[Any, Any] = dataclasses.field(default_factory=dict)  # by losses and metrics
 
     @property
     def leading(self) -> tuple[int, ...]:
-        """The shape of the features without `dim`; its product is `B`."""
+        """The shape of the features without `dim`."""
         return self.features.shape[:-1]
 
     @functools.cached_property
@@ -174,9 +144,7 @@ class Tag:
         if key not in self.shared:
             found = as_labels(y_true, self.leading, self.head.num_classes, self.ignore_class)
             if self.exclude is not None and not self.training:
-                parts = (
-                    [self.exclude] if found.excluded is None else [found.excluded, self.exclude]
-                )
+                parts = [one for one in (found.excluded, self.exclude) if one is not None]
                 found = found._replace(excluded=jnp.concatenate(parts, axis=1))
             self.shared[key] = y_true, found
         return self.shared[key][1]
@@ -192,27 +160,16 @@ class Tag:
 
 
 class Candidates(NamedTuple):
-    """The scored labels and sampled classes of `B` examples.
+    """The scored labels and sampled classes of `B` examples."""
 
-    Attributes:
-        labels: int32 `[B, L]`, -1 at padding.
-        true_logits: float32 `[B, L]`; 0 at padding.
-        true_log_counts: float32 `[B, L]`, logs of the expected counts of the labels.
-        logits: float32 `[B, n]`, the lowest float where a sampled class has no effect.
-        log_counts: float32, logs of their expected counts, `[n]` or `[B, n]`.
-        is_other: bool `[B, n]`, which of them are not labels of the example.
-        num_classes: Number of classes.
-        counts_are: See `samplers.Sampler.counts_are`.
-    """
-
-    labels: jax.Array
-    true_logits: jax.Array
-    true_log_counts: jax.Array
-    logits: jax.Array
-    log_counts: jax.Array
-    is_other: jax.Array
+    labels: jax.Array  # int32 [B, L], -1 at padding
+    true_logits: jax.Array  # float32 [B, L], 0 at padding
+    true_log_counts: jax.Array  # float32 [B, L], logs of the expected counts of the labels
+    logits: jax.Array  # float32 [B, n], the lowest float where a class has no effect
+    log_counts: jax.Array  # float32 [B, n], logs of the expected counts
+    is_other: jax.Array  # bool [B, n], whether the class is not a label of the example
     num_classes: int
-    counts_are: str
+    counts_are: str  # see `samplers.Sampler`
 
     def corrected_logits(self) -> jax.Array:
         """Returns the logits minus the logs of the expected counts, float32 `[B, n]`."""
@@ -234,14 +191,7 @@ class Candidates(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Step:
-    """What losses and metrics are functions of: one call of a layer, and labels.
-
-    Attributes:
-        head: The `Head` of the layer.
-        labels: The `Labels`.
-        training: Whether the step trains. Otherwise losses are exact.
-        tag: The `Tag`.
-    """
+    """What losses and metrics are functions of; if it does not train, losses are exact."""
 
     head: Head
     labels: Labels
@@ -268,7 +218,7 @@ class Step:
         found = _score(self, sample, remove_accidental_hits, compute_dtype)
         rivals = jnp.where(found.is_other, found.logits, LOWEST)
 
-        def keep(values: tuple[jax.Array, jax.Array]) -> None:
+        def keep(values: Any) -> None:
             self.tag.shared["drawn"] = self.labels.ids, *values
 
         true_logits, _ = outside(keep, (found.true_logits, rivals))
@@ -315,33 +265,26 @@ def outside(keep: Callable[[Any], None], values: Any) -> Any:
 def _score(step: Step, sample: Any, remove_accidental_hits: bool, dtype: str) -> Candidates:
     head, labels = step.head, step.labels.ids
     parts = [sample] if hasattr(sample, "sampled_candidates") else [*sample]
-    own = [labels, *(p.sampled_candidates for p in parts if p.sampled_candidates.ndim == 2)]
+    own = [labels, *(one.sampled_candidates for one in parts if one[0].ndim == 2)]
     of_own = head.logits(step.queries, jnp.concatenate(own, axis=1), lookup=True)
-    own_logits = jnp.split(of_own, np.cumsum([one.shape[1] for one in own])[:-1], axis=1)
-    true_logits, logits, log_counts, is_other, has_effect = own_logits.pop(0), [], [], [], []
-    earlier = labels[:, :0]
-    for ids, _, counts in parts:
-        is_own = ids.ndim == 2
-        scores = own_logits.pop(0) if is_own else _shared_logits(step, ids, dtype)
-        ids = jnp.broadcast_to(ids, scores.shape)
-        other = ~are_among(ids, labels)
-        effect = (ids >= 0) & ~are_among(ids, earlier)
-        has_effect.append(effect & other if remove_accidental_hits else effect)
-        is_other.append(effect & other)
-        logits.append(scores)
-        log_counts.append(jnp.broadcast_to(jnp.log(counts), scores.shape))
-        earlier = ids
-    all_logits, of_all = jnp.concatenate(logits, axis=1), jnp.concatenate(has_effect, axis=1)
-    return Candidates(
-        labels,
-        jnp.where(labels >= 0, true_logits, 0),
-        jnp.log(sample.true_expected_count),
-        jnp.where(of_all, all_logits, LOWEST),
-        jnp.concatenate(log_counts, axis=1),
-        jnp.concatenate(is_other, axis=1),
-        head.num_classes,
-        head.sampler.counts_are,
+    true_logits, *own_logits = jnp.split(
+        of_own, np.cumsum([one.shape[1] for one in own])[:-1], axis=1
     )
+    columns, earlier = [], labels[:, :0]
+    for ids, _, counts in parts:
+        scores = own_logits.pop(0) if ids.ndim == 2 else _shared_logits(step, ids, dtype)
+        ids = jnp.broadcast_to(ids, scores.shape)
+        # A class of the tail that is also in the head has no effect.
+        has_effect, is_other = (ids >= 0) & ~are_among(ids, earlier), ~are_among(ids, labels)
+        is_other, earlier = has_effect & is_other, ids
+        used = is_other if remove_accidental_hits else has_effect
+        log_counts = jnp.broadcast_to(jnp.log(counts), scores.shape)
+        columns.append((jnp.where(used, scores, LOWEST), log_counts, is_other))
+    true_logits = jnp.where(labels >= 0, true_logits, 0)
+    of_classes = (jnp.concatenate(one, axis=1) for one in zip(*columns, strict=True))
+    true_log_counts, counts_are = jnp.log(sample.true_expected_count), head.sampler.counts_are
+    scored = labels, true_logits, true_log_counts, *of_classes
+    return Candidates(*scored, head.num_classes, counts_are)
 
 
 def _shared_logits(step: Step, ids: jax.Array, dtype: str) -> jax.Array:
@@ -381,12 +324,16 @@ def as_labels(
 ) -> Labels:
     """Returns `Labels` of an array of the shape `leading`, or with one more dimension.
 
-    Raises:
-        ValueError: If the labels are not integers, or have another shape; and if they are not
-            part of a compiled step, if they are out of range or multi-hot. In a compiled step,
-            such labels give a loss of NaN.
+    Labels of a wrong dtype or shape raise a ValueError, as do ids out of range and multi-hot
+    labels outside of a compiled step.
     """
-    labels = _integers(y_true)
+    labels = y_true if isinstance(y_true, jax.Array) else np.asarray(y_true)
+    if not jnp.issubdtype(labels.dtype, jnp.integer):
+        raise ValueError(
+            f"{_FORMS} Received: labels of dtype {labels.dtype} and shape {labels.shape}. "
+            "Convert one-hot labels by numpy.argmax(y, axis=-1), and names by "
+            "keras.layers.StringLookup."
+        )
     if labels.shape[: len(leading)] != leading or labels.ndim > len(leading) + 1:
         raise ValueError(f"{_FORMS} Received: shape {labels.shape} for features {leading}.")
     num_examples = int(np.prod(leading))
@@ -401,20 +348,9 @@ def as_labels(
     if ignore_class is not None:
         ids = jnp.where(ids == ignore_class, -1, ids)
     is_valid = ((ids >= -1) & (ids < num_classes)).all()
-    if num_classes > 1 and ids.shape[1] == num_classes:
+    if num_classes > 1 and ids.shape[1] == num_classes:  # not multi-hot
         is_valid &= ~((ids >= 0) & (ids <= 1)).all()
     return Labels(jnp.where(ids < num_classes, ids, -1), excluded, is_valid)
-
-
-def _integers(y_true: Any) -> Any:
-    labels = y_true if isinstance(y_true, jax.Array) else np.asarray(y_true)
-    if not jnp.issubdtype(labels.dtype, jnp.integer):
-        raise ValueError(
-            f"{_FORMS} Received: labels of dtype {labels.dtype} and shape {labels.shape}. "
-            "Convert one-hot labels by numpy.argmax(y, axis=-1), and names by "
-            "keras.layers.StringLookup."
-        )
-    return labels
 
 
 def check_range(columns: np.ndarray, num_classes: int, ignore_class: int | None) -> None:
@@ -427,20 +363,16 @@ def check_range(columns: np.ndarray, num_classes: int, ignore_class: int | None)
             f"Labels must be class ids in [0, {num_classes}), or -1 as padding. Received: "
             f"{bad[:5].tolist()}. For another padding, pass `ignore_class` to the loss."
         )
-    if columns.size and columns.shape[1] == num_classes > 1 and 0 <= columns.min():
-        if columns.max() <= 1:
-            raise ValueError(
-                f"Labels must be class ids. Received: a matrix of {num_classes} columns of "
-                "only 0 and 1, multi-hot labels. Pass the ids that are 1, padded with -1."
-            )
+    is_wide = columns.size > 0 and columns.shape[1] == num_classes > 1
+    if is_wide and 0 <= columns.min() and columns.max() <= 1:
+        raise ValueError(
+            f"Labels must be class ids. Received: a matrix of {num_classes} columns of "
+            "only 0 and 1, multi-hot labels. Pass the ids that are 1, padded with -1."
+        )
 
 
 def per_example(values: Any, leading: tuple[int, ...]) -> jax.Array:
-    """Broadcasts numbers or bools to the shape `leading`; it aligns the first dimensions.
-
-    Raises:
-        ValueError: If the shapes do not match.
-    """
+    """Broadcasts numbers or bools to the shape `leading`; it aligns the first dimensions."""
     values = jnp.asarray(values)
     shape = (*values.shape, *[1] * len(leading))[: len(leading)]
     fits = all(one in (1, size) for one, size in zip(shape, leading, strict=True))
@@ -481,8 +413,7 @@ def _register(tag: Tag, logits: jax.Array) -> None:
 def tag_of(y_pred: Any, asked_by: str) -> Tag | None:
     """Returns the tag of the output of a layer; None while Keras infers shapes.
 
-    Raises:
-        ValueError: If `y_pred` is not the direct output of a `LargeOutput`.
+    Anything else than the direct output of a `LargeOutput` raises a ValueError.
     """
     if isinstance(y_pred, keras.KerasTensor) or in_symbolic_scope():
         return None
