@@ -227,3 +227,21 @@ def pack(values: np.ndarray) -> str:
 def unpack(packed: str, dtype: str) -> np.ndarray:
     """Returns the array `[n]` of `dtype` that `pack` was given."""
     return np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype)
+
+
+def checked_class_weights(class_weights: Any) -> np.ndarray:
+    """Returns one weight per class as float32 `[num_classes]`, or raises a ValueError."""
+    weights = np.asarray(class_weights)
+    if weights.ndim != 1 or weights.size == 0 or weights.dtype.kind not in "iuf":
+        raise ValueError(
+            "`class_weights` must be a list of numbers, one per class. Received an array of "
+            f"shape {weights.shape} and dtype {weights.dtype}. (A dict of weights is the "
+            "`class_weight` of `fit`.)"
+        )
+    weights = weights.astype("<f4")
+    if not np.all(np.isfinite(weights)) or weights.min() < 0 or weights.max() == 0:
+        raise ValueError(
+            "`class_weights` must be finite, at least 0 and not all 0. Received weights from "
+            f"{weights.min()} to {weights.max()}."
+        )
+    return weights

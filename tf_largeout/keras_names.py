@@ -53,7 +53,7 @@ def register_classes() -> None:
         for name in names:
             table.setdefault(f"tf_largeout>{name}", _stand_in(module, name))
     for name in CLASSES["optimizers"]:
-        table.setdefault(_snake_case(name), _stand_in("optimizers", name))
+        table.setdefault(snake_case(name), _stand_in("optimizers", name))
 
 
 def register_for_compile(
@@ -66,9 +66,9 @@ def register_for_compile(
     defines are not changed.
     """
     for name in CLASSES["losses"]:
-        losses.setdefault(_snake_case(name), _stand_in("losses", name))
+        losses.setdefault(snake_case(name), _stand_in("losses", name))
     for name in _METRICS:
-        metrics.setdefault(_snake_case(name), _stand_in("metrics", name))
+        metrics.setdefault(snake_case(name), _stand_in("metrics", name))
     for kind, name in _METRICS_AT_K.items():
         for k in _RANKS:
             metrics.setdefault(f"{kind}_at_{k}", _stand_in("metrics", name, k))
@@ -90,5 +90,6 @@ def _stand_in(module: str, name: str, *arguments: Any) -> type:
     return type(name, (), members)
 
 
-def _snake_case(name: str) -> str:
+def snake_case(name: str) -> str:
+    """Returns the name of a class in snake case, such as "nce_loss" for "NCELoss"."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

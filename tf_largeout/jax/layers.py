@@ -41,32 +41,15 @@ class LargeOutput(keras.layers.Layer):
     This needs a compiled step, which is Keras's default on JAX. With `run_eagerly=True` or
     `jit_compile=False`, each step computes all logits and copies the table.
 
-    Args:
-        num_classes: Number of classes `N`, from 1 to 2^31 - 2.
-        sampler: A sampler, its name, or None; then only `SoftmaxLoss` can train the layer.
-        use_bias: Whether each class has a bias.
-        embeddings_initializer: Initializer of the class rows, or an array `[num_classes,
-            dim]`. By default uniform with variance `1 / (4 dim)`: rows of length 1/2.
-        bias_initializer: Initializer of the biases, or an array `[num_classes]`.
-        embeddings: A `keras.layers.Embedding` whose table is also that of the class rows, or
-            the table, a `keras.Variable`. The model must call the layer before this one.
-        num_shards: Must be 1. `keras.distribution.ModelParallel` divides a table.
-        normalize: Whether to divide features and class rows by their lengths.
-        scale: A number above 0 that multiplies the products, "learned", or None: 64 with
-            `normalize`, else 1.
-        logit_soft_cap: c of `c tanh(logit / c)`, or None.
-        embeddings_dtype: "bfloat16" stores the class rows in 16 bits; the optimizers of this
-            package round updates at random. None is the variable dtype of the layer.
-        ranking: Must be None or "logit".
-        **kwargs: Arguments of `keras.layers.Layer`.
+    The arguments are those on TensorFlow, except for what a ValueError refuses: `num_shards`
+    (`keras.distribution.ModelParallel` divides a table), a `ranking`, an `ItemTower` in
+    `embeddings`, and the policy mixed_float16. `embeddings` is a `keras.layers.Embedding` that
+    the model calls before this layer, or its table.
 
     Call arguments:
         features: `[batch, ..., dim]`.
         training: Whether the step trains. Keras passes it in `fit`.
         exclude: Ids `[batch, ..., n]` that metrics must not rank in `evaluate`, padded with -1.
-
-    Raises:
-        ValueError: If an argument is invalid or not supported on JAX.
     """
 
     def __init__(
@@ -238,14 +221,7 @@ class LargeOutput(keras.layers.Layer):
     def top_k(
         self, features: Any, k: int, exclude: Any = None, allowed: Any = None
     ) -> tuple[jax.Array, jax.Array]:
-        """Returns the `k` best classes exactly, float32 and int32 `[..., k]`, best first.
-
-        Args:
-            features: Float `[..., dim]`.
-            k: At least 1.
-            exclude: Ids `[..., n]` that must not be in the result, padded with -1.
-            allowed: Ids `[m]` of the only classes that may be in the result.
-        """
+        """Returns the `k` best classes exactly, see `retrieval.exact_top_k`."""
         return retrieval.exact_top_k(self.head(), features, k, exclude, allowed)
 
     def class_embeddings(self) -> jax.Array:

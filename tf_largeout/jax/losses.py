@@ -1,6 +1,5 @@
 """The losses of a `LargeOutput` on JAX; formulas and arguments as on TensorFlow."""
 
-import re
 import sys
 from typing import Any
 
@@ -10,7 +9,15 @@ import keras
 import numpy as np
 from keras.src.backend import set_keras_mask
 
-from tf_largeout.arguments import boolean, is_whole, one_of, pack, real_number, unpack
+from tf_largeout.arguments import (
+    boolean,
+    checked_class_weights,
+    is_whole,
+    one_of,
+    pack,
+    real_number,
+    unpack,
+)
 from tf_largeout.jax import blocks
 from tf_largeout.jax.steps import (
     Candidates,
@@ -20,37 +27,23 @@ from tf_largeout.jax.steps import (
     per_example,
     tag_of,
 )
+from tf_largeout.keras_names import snake_case
 from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
-_WORD_STARTS = r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"
 _register = keras.saving.register_keras_serializable(package="tf_largeout")
 
 
 class TaggedLoss(keras.losses.Loss):
     """Base of the losses, which use the `Step` of an output layer, not its logits.
 
-    A subclass defines `of_step`. An example whose labels are all -1 does not count. The
-    reduction "sum_over_batch_size" divides by the number of examples that count.
+    A subclass defines `of_step`. Arguments and calls are those on TensorFlow. `ignore_class` is
+    an id that marks labels to ignore, in addition to -1. An example without labels does not
+    count.
 
-    Labels out of range raise an error in a loss that is called directly, and in the first `fit`
-    or `evaluate` of a model if `y` is a NumPy array. A compiled step cannot raise errors: there
-    such labels, and features that are not finite, give a loss of NaN. The optimizers of this
-    package then change nothing.
-
-    Args:
-        reduction, name, dtype: As in `keras.losses.Loss`. The default name is that of the
-            class in snake case.
-        ignore_class: An id that marks labels to ignore, in addition to -1.
-
-    Call arguments:
-        y_true: Integer ids `[batch]`, or `[batch, max_labels]` padded with -1; for sequences
-            `[batch, time]` or `[batch, time, max_labels]`.
-        y_pred: The direct output of a `LargeOutput`.
-        sample_weight: Optional weights, aligned with the leading dimensions.
-
-    Raises:
-        ValueError: If an argument is invalid, `y_pred` is not such an output, or the labels
-            are not integers or have a wrong shape.
+    Labels out of range raise a ValueError in a loss that is called directly, and in the first
+    `fit` or `evaluate` of a model if `y` is a NumPy array. A compiled step cannot raise errors:
+    there such labels, and features that are not finite, give a loss of NaN. The optimizers of
+    this package then change nothing.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedLoss":
@@ -64,7 +57,7 @@ class TaggedLoss(keras.losses.Loss):
         dtype: Any = None,
         ignore_class: int | None = None,
     ) -> None:
-        name = name or re.sub(_WORD_STARTS, "_", type(self).__name__).lower()
+        name = name or snake_case(type(self).__name__)
         super().__init__(reduction=reduction, name=name, dtype=dtype)
         if ignore_class is not None and not is_whole(ignore_class):
             raise ValueError(
@@ -153,7 +146,9 @@ class CrossEntropy:
             "label_smoothing", smoothing, 0, most=1, allow_most=False
         )
         self.log_partition_penalty = real_number("log_partition_penalty", penalty, least=0)
-        self.class_weights = None if class_weights is None else checked_weights(class_weights)
+        self.class_weights = (
+            None if class_weights is None else checked_class_weights(class_weights)
+        )
 
     def weights_of(self, labels: jax.Array, num_classes: int) -> jax.Array | float:
         """Returns the weights of labels, `[B, L]`, or 1."""
@@ -216,30 +211,11 @@ def target_weights(labels: jax.Array) -> jax.Array:
     return present / jnp.maximum(present.sum(axis=1, keepdims=True), 1)
 
 
-def checked_weights(class_weights: Any) -> np.ndarray:
-    """Returns class weights as float32 `[num_classes]`, or raises a ValueError."""
-    weights = np.asarray(class_weights)
-    if weights.ndim != 1 or weights.size == 0 or weights.dtype.kind not in "iuf":
-        raise ValueError(
-            "`class_weights` must be a list of numbers, one per class. Received an array of "
-            f"shape {weights.shape} and dtype {weights.dtype}."
-        )
-    weights = weights.astype("<f4")
-    if not np.all(np.isfinite(weights)) or weights.min() < 0 or weights.max() == 0:
-        raise ValueError(
-            "`class_weights` must be finite, at least 0 and not all 0. Received weights from "
-            f"{weights.min()} to {weights.max()}."
-        )
-    return weights
-
-
 @_register
 class SoftmaxLoss(TaggedLoss):
-    """Exact softmax cross entropy over all classes, in blocks of classes.
+    """Exact softmax cross entropy over all classes, in blocks, in O(num_classes).
 
-    Its time, and the gradient of the class rows, are O(num_classes); it never stores a
-    `[batch, num_classes]` array. The arguments are those on TensorFlow, and only
-    compute_dtype="float32" is supported.
+    The arguments are those on TensorFlow; only compute_dtype="float32" is supported.
     """
 
     def __init__(
@@ -266,15 +242,8 @@ class SampledLoss(TaggedLoss):
     """Base of the losses over the labels and the classes that the sampler draws.
 
     In `evaluate`, and in any step that does not train, they report the exact softmax loss.
-
-    Args:
-        remove_accidental_hits: Whether a drawn class that is a label of the example has no
-            effect on that example.
-        compute_dtype: "float32" or "bfloat16", the dtype of the factors of the products of
-            features and classes that all examples share.
-
-    Raises:
-        ValueError: In training, if the layer has no sampler.
+    `compute_dtype`, "float32" or "bfloat16", is that of the factors of products with classes
+    that all examples share. The arguments are those on TensorFlow.
     """
 
     cross_entropy = CrossEntropy()
@@ -317,14 +286,9 @@ class SampledLoss(TaggedLoss):
 class SampledSoftmaxLoss(SampledLoss):
     """Sampled softmax: cross entropy over the labels and the drawn classes.
 
-    `-o'_y + log(exp(o'_y) + sum_s exp(o_s) / E[count_s])` (Blanc & Rendle 2018, eq. 2). By
-    default the logit of the label is not corrected, `o'_y = o_y`. Several labels have targets
-    `1 / #labels`, and the sum contains each.
-
-    Args:
-        correct_positive: Whether to correct the label's logit too, as in
-            `tf.nn.sampled_softmax_loss`.
-        label_smoothing, log_partition_penalty, class_weights: See `CrossEntropy`.
+    `-o'_y + log(exp(o'_y) + sum_s exp(o_s) / E[count_s])` (Blanc & Rendle 2018, eq. 2), with
+    `o'_y = o_y`, or `o_y - log E[count_y]` with `correct_positive`, as in `tf.nn`. Several
+    labels have targets `1 / #labels`, and the sum contains each. See `CrossEntropy`.
     """
 
     def __init__(
@@ -364,11 +328,7 @@ class DecoupledSoftmaxLoss(SampledLoss):
     """One softmax per label, over that label and the drawn classes (Gupta et al. 2024).
 
     `L^-label_power sum_y -log(exp(o_y) / (exp(o_y) + sum_s exp(o_s) / E[count_s]))` for L
-    labels y. Use it for examples with several labels.
-
-    Args:
-        label_power: In [0, 1]. With 1 all examples have the same weight, with 0 all labels.
-        class_weights: One weight per class; they multiply the terms of the labels.
+    labels y. Class weights multiply the terms of the labels.
     """
 
     def __init__(

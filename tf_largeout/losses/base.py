@@ -1,18 +1,25 @@
 """The base classes of the losses of this library."""
 
-import re
 import warnings
 from collections.abc import Callable
 from typing import Any, Generic, TypedDict, TypeVar
 
 import keras
-import numpy as np
 import tensorflow as tf
 from typing_extensions import Self, Unpack
 
 from tf_largeout import checks
-from tf_largeout.arguments import boolean, is_whole, one_of, pack, real_number, unpack
+from tf_largeout.arguments import (
+    boolean,
+    checked_class_weights,
+    is_whole,
+    one_of,
+    pack,
+    real_number,
+    unpack,
+)
 from tf_largeout.keras_internals import mask_of, running_step, set_mask
+from tf_largeout.keras_names import snake_case
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
 from tf_largeout.steps.labels import per_example
 from tf_largeout.steps.output_tag import tag_of
@@ -21,7 +28,6 @@ from tf_largeout.types import Config, DTypeLike, TensorLike
 from tf_largeout.wrong_arguments import OF_LOSSES, refuse_wrong_arguments_of
 
 AnyStep = TypeVar("AnyStep", bound=Step)
-_WORD_STARTS = r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])"  # of "NCELoss": "nce_loss"
 # Dtypes of the factors in a loss's products.
 COMPUTE_DTYPES = ("float32", "bfloat16")
 
@@ -109,7 +115,7 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
         dtype: DTypeLike | None = None,
         ignore_class: int | None = None,
     ) -> None:
-        name = name or re.sub(_WORD_STARTS, "_", type(self).__name__).lower()
+        name = name or snake_case(type(self).__name__)
         super().__init__(reduction=reduction, name=name, dtype=dtype)
         if ignore_class is not None and not (
             is_whole(ignore_class) and -(2**63) <= ignore_class < 2**63
@@ -324,7 +330,7 @@ class CrossEntropy:
             "log_partition_penalty", log_partition_penalty, least=0
         )
         self.class_weights = (
-            None if class_weights is None else _checked_class_weights(class_weights)
+            None if class_weights is None else checked_class_weights(class_weights)
         )
         if self.class_weights is not None:
             with tf.init_scope():
@@ -414,23 +420,6 @@ class CrossEntropy:
             "log_partition_penalty": self.log_partition_penalty,
             "class_weights": None if weights is None else pack(weights),
         }
-
-
-def _checked_class_weights(class_weights: TensorLike) -> np.ndarray:
-    weights = np.asarray(class_weights)
-    if weights.ndim != 1 or weights.size == 0 or weights.dtype.kind not in "iuf":
-        raise ValueError(
-            "`class_weights` must be a list of numbers, one per class. Received an array of "
-            f"shape {weights.shape} and dtype {weights.dtype}. (A dict of weights is the "
-            "`class_weight` of `fit`.)"
-        )
-    weights = weights.astype("<f4")
-    if not np.all(np.isfinite(weights)) or weights.min() < 0 or weights.max() == 0:
-        raise ValueError(
-            "`class_weights` must be finite, at least 0 and not all 0. Received weights from "
-            f"{weights.min()} to {weights.max()}."
-        )
-    return weights
 
 
 _WHAT_COUNTS_ARE = {
