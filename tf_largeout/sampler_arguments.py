@@ -53,9 +53,9 @@ def by_name(name: str, num_classes: int | None = None) -> Any:
 def copied_tail(
     identifier: Any,
     num_sampled: int,
-    base: type[_Sampler],
+    base: type,
     may_be_tail: Callable[[Any], bool],
-) -> _Sampler:
+) -> Any:
     """Returns a copy of a sampler, not built, with another `num_sampled`.
 
     `base` is the base class of samplers. Raises a ValueError unless `may_be_tail`, or if a
@@ -75,22 +75,23 @@ def copied_tail(
             f"Received: tail={identifier!r} (of type {type(identifier).__name__}). "
             f"{_way_out(tail, base)}"
         )
-    if tail.num_classes:
+    copied: Any = copy.copy(tail)  # also copies what a config lacks, such as counts
+    if copied.num_classes:
         raise ValueError(
             f"The {type(tail).__name__} in `tail` was already built by a layer with "
-            f"{tail.num_classes} classes. Give each sampler a tail of its own."
+            f"{copied.num_classes} classes. Give each sampler a tail of its own."
         )
-    tail = copy.copy(tail)  # also copies what a config lacks, such as counts
-    tail.num_sampled = num_sampled
-    return tail
+    copied.num_sampled = num_sampled
+    return copied
 
 
 def _way_out(tail: Any, base: type) -> str:
-    if isinstance(tail, base) and not tail.searches and not getattr(tail, "shared", True):
+    if not isinstance(tail, base):
+        return 'Leave `tail` out for "uniform".'
+    sampler: Any = tail
+    if not sampler.searches and not getattr(sampler, "shared", True):
         return "Create it with `shared=True`: all examples share the tail."
-    if isinstance(tail, base):
-        return f"Make a {type(tail).__name__} the sampler of the layer, with a static tail."
-    return 'Leave `tail` out for "uniform".'
+    return f"Make a {type(sampler).__name__} the sampler of the layer, with a static tail."
 
 
 def checked_num_hard(num_hard: int | None, num_sampled: int, tail: Any) -> int | None:

@@ -6,6 +6,7 @@ They are bit-identical to those of the op library. See `core/sampling/alias_tabl
 
 import bisect
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,6 +14,7 @@ ALIAS_TOTAL = 2**60  # the size of a slot, and the sum of the masses
 _LONGEST = 2**60  # of the line of a table
 _LOW_HALF = 2**32 - 1
 _WIDTH = 2.0**-13  # of a block of log-uniform classes, relative to its ids
+_NUM_BLOCKS = 2**12 + 1  # of uniform classes
 
 
 def stratum_length(num_strata: int) -> int:
@@ -123,10 +125,19 @@ def _sums(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return np.stack([low & _LOW_HALF, high + (low >> 32)])
 
 
-def log_uniform_tables(
-    num_classes: int, num_strata: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns `starts`, `first` and `lengths` of a `Line` of `jax.draws` for Zipf's law.
+# The arrays of a `Line` of `jax.draws`: `starts`, `first` and `lengths`.
+LineTables = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+def uniform_tables(num_classes: int, num_strata: int) -> LineTables:
+    """Returns the arrays for equal probabilities. Lengths differ by 1 at most."""
+    first = np.linspace(0, num_classes, _NUM_BLOCKS).astype(np.int64)
+    length = num_strata * stratum_length(num_strata) // num_classes
+    return _line_tables(np.append(first, 1), num_strata, lambda first, _: 0 * first + length)
+
+
+def log_uniform_tables(num_classes: int, num_strata: int) -> LineTables:
+    """Returns the arrays for Zipf's law.
 
     The classes c of a block have equal lengths, the mean of their `min(1, tau log((c + 2) / (c
     + 1)))`. The first 8,192 blocks are one class each, and others are so narrow that this
@@ -134,28 +145,40 @@ def log_uniform_tables(
     """
     stratum, certain = stratum_length(num_strata), num_certain(num_classes, num_strata)
     log = math.log(num_classes + 1)
+    tau = (num_strata - certain) / max(log - math.log(certain + 1), 1e-300)
     ids = np.exp(_WIDTH * np.arange(log / _WIDTH)).astype(np.int64) - 1
     ids = np.concatenate([ids, [certain, certain + 1, num_classes]])
-    first = np.unique(np.minimum(ids, num_classes))
-    sizes, is_certain = np.diff(first), first[:-1] < certain
-    tau = (num_strata - certain) / max(log - math.log(certain + 1), 1e-300)
-    shares = tau * np.log1p(sizes / (first[:-1] + 1)) / sizes
-    # Rounded down, so that the sum is at most that of the line.
-    lengths = (np.minimum(shares, 1) * (1 - 2.0**-50) * stratum).astype(np.int64)
-    lengths[is_certain] = stratum
-    _spread(num_strata * stratum - int(lengths @ sizes), lengths, sizes, int(is_certain.sum()))
-    starts = np.cumsum(np.append(0, lengths * sizes))
-    return words_of(starts), first.astype(np.int32), words_of(np.append(lengths, 0))
+
+    def lengths(first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        shares = np.minimum(tau * np.log1p(sizes / (first + 1)) / sizes, 1)
+        # Rounded down, so that the sum is at most that of the line.
+        uncertain = (shares * (1 - 2.0**-50) * stratum).astype(np.int64)
+        return np.where(first < certain, stratum, uncertain)
+
+    return _line_tables(np.minimum(ids, num_classes), num_strata, lengths)
 
 
-def _spread(missing: int, lengths: np.ndarray, sizes: np.ndarray, first: int) -> None:
-    """Adds `missing` to the lengths of the classes, from block `first`, which has one class."""
-    ends = np.cumsum(sizes[first:])
-    while missing:
+def _line_tables(
+    ids: np.ndarray, num_strata: int, lengths_of: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> LineTables:
+    """Returns the arrays for blocks that start at `ids`, one of which is the number of classes.
+
+    `lengths_of` returns the lengths of classes for the first class and the size of each block.
+    The first block whose classes are shorter than a stratum must have one class.
+    """
+    first, stratum = np.unique(ids), stratum_length(num_strata)
+    sizes = np.diff(first)
+    lengths = lengths_of(first[:-1], sizes)
+    missing = num_strata * stratum - int(lengths @ sizes)
+    shorter = int((lengths == stratum).sum())
+    ends = np.cumsum(sizes[shorter:])
+    while missing:  # All classes in a block, and in those before it, become longer.
         count = int(np.searchsorted(ends, missing, "right"))
         times = missing // int(ends[count - 1])
-        lengths[first : first + count] += times
+        lengths[shorter : shorter + count] += times
         missing -= times * int(ends[count - 1])
+    starts = np.cumsum(np.append(0, lengths * sizes))
+    return words_of(starts), first.astype(np.int32), words_of(np.append(lengths, 0))
 
 
 def words_of(numbers: np.ndarray) -> np.ndarray:

@@ -58,36 +58,6 @@ class Pair:
 
 
 @dataclasses.dataclass(frozen=True)
-class Uniform:
-    """Equal probabilities, with the methods of `Line`."""
-
-    num_classes: int
-    num_strata: int
-
-    def shares(self, ids: jax.Array) -> jax.Array:
-        return jnp.full(ids.shape, self.num_strata / self.num_classes, jnp.float32)
-
-    def draw(self, key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-        # `jax.random.randint` has a bias.
-        return _below(key, shape, Pair.of(self.num_classes)).low.astype(jnp.int32)
-
-    def draw_distinct(self, key: jax.Array) -> jax.Array:
-        """Draws one class per stratum, a number of classes on a ring with a random start.
-
-        Strata may differ by one class. The random start makes the probabilities equal.
-        """
-        of_start, of_strata = jax.random.split(key)
-        size, rest = divmod(self.num_classes, self.num_strata)
-        stratum = jnp.arange(self.num_strata, dtype=jnp.uint32)
-        first = stratum * size + jnp.minimum(stratum, rest)
-        sizes = jnp.where(stratum < rest, size + 1, size).astype(jnp.uint32)
-        inside = _below(of_strata, stratum.shape, Pair(jnp.zeros_like(sizes), sizes)).low
-        places = first + inside + self.draw(of_start, ()).astype(jnp.uint32)
-        is_inside = places < self.num_classes
-        return jnp.where(is_inside, places, places - self.num_classes).astype(jnp.int32)
-
-
-@dataclasses.dataclass(frozen=True)
 class Line:
     """Classes as parts of a line of integers, which has `num_strata` strata.
 

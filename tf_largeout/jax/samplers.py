@@ -18,7 +18,7 @@ from tf_largeout import sampling_tables as tables
 from tf_largeout.arguments import real_number, seed_or_none, whole_number
 from tf_largeout.class_counts import batches_of_labels, check_counts, count_ids, distorted
 from tf_largeout.jax import blocks
-from tf_largeout.jax.draws import Line, Uniform
+from tf_largeout.jax.draws import Line
 from tf_largeout.jax.rows import value_of
 from tf_largeout.jax.steps import Head, are_among
 from tf_largeout.sampler_arguments import named
@@ -200,10 +200,15 @@ class StaticSampler(Sampler):
     def build(self, layer: keras.layers.Layer) -> None:
         arguments.check_size(self, layer.num_classes)
         super().build(layer)
+        self._num_strata = self.num_sampled if self.unique else 1
+        self._tables = self._make_tables(self.num_classes, self._num_strata)
 
-    def line(self) -> Line | Uniform:
-        """Returns the distribution, read once per step."""
-        raise NotImplementedError(f"{type(self).__name__} must implement `line`.")
+    def _make_tables(self, num_classes: int, num_strata: int) -> tuple[np.ndarray, ...]:
+        return ()
+
+    def line(self) -> Line:
+        """Returns the distribution; called once per step."""
+        return Line(self._num_strata, *map(jnp.asarray, self._tables))
 
     def draw(self, features: jax.Array, labels: jax.Array, head: Head) -> SampledValues:
         line, key = self.line(), head.next_key()
@@ -216,18 +221,13 @@ class StaticSampler(Sampler):
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "unique": self.unique, "shared": self.shared}
 
-    @property
-    def _num_strata(self) -> int:
-        return self.num_sampled if self.unique else 1
-
 
 @named("uniform")
 @_register
 class UniformSampler(StaticSampler):
     """Draws every class with the same probability. Arguments: see `StaticSampler`."""
 
-    def line(self) -> Line | Uniform:
-        return Uniform(self.num_classes, self._num_strata)
+    _make_tables = staticmethod(tables.uniform_tables)
 
 
 @named("log_uniform")
@@ -240,12 +240,7 @@ class LogUniformSampler(StaticSampler):
     from the formula. Arguments: see `StaticSampler`.
     """
 
-    def build(self, layer: keras.layers.Layer) -> None:
-        super().build(layer)
-        self._tables = tables.log_uniform_tables(self.num_classes, self._num_strata)
-
-    def line(self) -> Line | Uniform:
-        return Line(self._num_strata, *map(jnp.asarray, self._tables))
+    _make_tables = staticmethod(tables.log_uniform_tables)
 
 
 @named("unigram")
@@ -307,7 +302,7 @@ class UnigramSampler(StaticSampler):
         self._has_counts = size > 0
         self._notice_assignments(self._weights["cumulative"])
 
-    def line(self) -> Line | Uniform:
+    def line(self) -> Line:
         if not self._has_counts:
             raise ValueError(
                 f"{arguments.no_counts(type(self).__name__)} If this error comes from `fit`, "
@@ -410,7 +405,7 @@ class TopKSampler(Sampler):
         super().build(layer)
         if self.start_step == 0:
             return
-        self._first = self._last = self.start_step
+        self._first = self._last = self.start_step or 0
         if self.start_step is None:
             self._first, self._last = arguments.first_and_last_step(self.num_classes)
             labels = np.repeat(np.array([[-1], [0]], np.int32), _WATCHED, axis=1)
