@@ -5,9 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 
 import keras
-import numpy as np
 import pytest
 
 import tf_largeout as tflo
@@ -110,7 +110,6 @@ def test_a_file_with_an_unsupported_part_says_so(tmp_path, kind, name, config):
     path = tmp_path / "model.keras"
     model = keras.Sequential([keras.Input([4]), tflo.layers.LargeOutput(9, "uniform")])
     model.compile("lazy_adam", "sampled_softmax_loss")
-    model.fit(np.eye(4), np.arange(4), verbose=0)
     model.save(path)
     replace_in_file(path, {"class_name": name, "config": config}, kind)
     message = message_of(keras.models.load_model, path)
@@ -122,8 +121,6 @@ def test_a_file_with_an_unsupported_part_says_so(tmp_path, kind, name, config):
 
 def replace_in_file(path, serialized, kind):
     """Replaces the sampler, loss or optimizer in the config of a saved model."""
-    import zipfile
-
     with zipfile.ZipFile(path) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     config = json.loads(files["config.json"])
