@@ -77,6 +77,7 @@ ARROWS = {
         "arguments",
         "checks",
         "keras_internals",
+        "keras_names",
         "sampled_values",
         "steps",
         "types",
