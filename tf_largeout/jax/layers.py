@@ -98,7 +98,8 @@ class LargeOutput(keras.layers.Layer):
         self._given = embeddings
         if embeddings is not None:
             _check_tied(embeddings, self.num_classes, embeddings_initializer)
-        self.embeddings = self.bias = self.logit_scale = self.seed_state = None
+        self.embeddings = self.bias = self.logit_scale = None
+        self.seed_state: Any = None
         self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
@@ -368,7 +369,8 @@ def _config_of(initializer: Any) -> Any:
 
 def _joined(store: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arrays in a file by name; tables in pieces, `NAME.rows_...`, are joined."""
-    found, pieces = {}, {}
+    found: dict[str, Any] = {}
+    pieces: dict[str, list[tuple[int, Any]]] = {}
     for name in store.keys():
         table, is_piece, rows = name.partition(".rows_")
         if is_piece:

@@ -91,7 +91,7 @@ class _View:
 
     def __init__(self, variable: keras.Variable, source: jax.Array) -> None:
         self.source, self.is_differentiated = source, False
-        self._variable, self._parts = variable, []
+        self._variable, self._parts = variable, list[Any]()
         view = jax.custom_vjp(lambda table: table)
         view.defvjp(self._forward, self._backward)
         self.table = view(source)

@@ -231,7 +231,8 @@ class Step:
         def keep(values: Any) -> None:
             self.tag.shared["passed"] = *values, form, self.labels.ids
 
-        return blocks.log_partition_and_mean(*outside(keep, (self.queries, table, bias)), form)
+        queries, table, bias = outside(keep, (self.queries, table, bias))
+        return blocks.log_partition_and_mean(queries, table, bias, form)
 
     def label_ranks(self) -> jax.Array | None:
         """Returns the ranks of the labels, int32 `[B, L]`; None if they are not known.
@@ -283,8 +284,8 @@ def _score(step: Step, sample: Any, remove_accidental_hits: bool, dtype: str) ->
     true_logits = jnp.where(labels >= 0, true_logits, 0)
     of_classes = (jnp.concatenate(one, axis=1) for one in zip(*columns, strict=True))
     true_log_counts, counts_are = jnp.log(sample.true_expected_count), head.sampler.counts_are
-    scored = labels, true_logits, true_log_counts, *of_classes
-    return Candidates(*scored, head.num_classes, counts_are)
+    scored = labels, true_logits, true_log_counts, *of_classes, head.num_classes, counts_are
+    return Candidates(*scored)
 
 
 def _shared_logits(step: Step, ids: jax.Array, dtype: str) -> jax.Array:
