@@ -96,7 +96,7 @@ def test_losses_metrics_and_optimizers_have_names():
         for name in names:
             assert type(getter(name)).__name__ in module.__all__
     for loss in keras_names.CLASSES["losses"]:
-        assert type(keras.losses.get(keras_names._snake_case(loss))).__name__ == loss
+        assert type(keras.losses.get(keras_names.snake_case(loss))).__name__ == loss
 
 
 @pytest.mark.parametrize("k", slow_but([5], [1, 5, 10]))

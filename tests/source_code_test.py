@@ -204,6 +204,8 @@ INTERNALS_ON_JAX = {
     "self._trainable_variables",
     "self._use_weight_decay",
     "variable._layout",
+    # `predict` leaves the weights in the state of a failed step.
+    "getattr(self, '_jax_state', None)",
 }
 # What leads to internals: frames, module globals, names of internal objects.
 INTERNAL_ATTRIBUTES = {

@@ -462,7 +462,7 @@ class TopKSampler(Sampler):
         progress = self._weights["search_start"]
         step, started_at = value_of(progress)
         begins = (started_at < 0) & (step >= self._first)
-        if self._first < self._last:
+        if self._first != self._last:
             often = value_of(self._weights["search_start_labels"])[1] >= arguments.MET_OFTEN
             begins &= (2 * often.sum() >= _WATCHED) | (step >= self._last)
         started_at = jnp.where(begins, step, started_at)
