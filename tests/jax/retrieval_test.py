@@ -124,7 +124,10 @@ OF_MODEL = {
     "index": (dict(index=1), "TensorFlow backend"),
     "scores": (dict(scores="softmax"), "TensorFlow backend"),
     "model": (dict(model=3), "needs a keras.Model"),
-    "other model": (dict(model=keras.Sequential([keras.layers.Dense(3)])), "direct output"),
+    "other model": (
+        dict(model=keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])),
+        "direct output",
+    ),
     "positions": (dict(positions="first"), "`positions` must be one of"),
     "last": (dict(positions="last"), "needs a model of sequences"),
     "batch size": (dict(batch_size=0), "`batch_size` must be"),

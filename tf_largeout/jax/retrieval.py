@@ -1,6 +1,7 @@
 """The exact best classes, of features or of the inputs of a model, on JAX."""
 
-import functools
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -28,32 +29,26 @@ def predict_top_k(
     positions: str | None = None,
     scores: str = "logit",
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the `k` best classes of each example, by the loop of Keras's `predict`.
+    """Returns the `k` best classes of each example, without a `[batch, num_classes]` array.
 
-    It never stores a `[batch, num_classes]` array. Each call traces the model again. So if you
-    have only a few examples at a time, call `top_k` of the layer instead.
+    Arguments, results and errors are those on TensorFlow, without an `index` and `scores`. Each
+    call traces the model again. For a few examples at a time, call `top_k` of the layer.
 
     Args:
-        model: A model whose output is that of a `LargeOutput`.
-        x: As in `model.predict`; labels and weights are ignored.
-        k: Number of classes, at least 1. It may be larger than the number of classes.
-        exclude: Ids `[examples, n]` of classes that must not be in the result of the example,
-            padded with -1; or a list of lists or sets, or a SciPy sparse matrix. For results at
-            all positions of sequences `[examples, time, n]`. It requires arrays as `x`.
+        model: A built model whose output is that of a `LargeOutput`.
+        x: Arrays, or an iterable of batches, as in `predict`.
+        k: At least 1. If fewer classes are left, results are padded with -inf and -1.
+        exclude: Ids `[examples, n]` that must not be in the result, padded with -1; or a list
+            of lists or sets, or a SciPy sparse matrix. It needs arrays as `x`.
         allowed: Ids `[m]`, or a set, of the only classes that may be in any result.
-        index: Must be None: an index needs the TensorFlow backend.
-        batch_size: Batch size for arrays; 32 by default, as in Keras.
+        batch_size: For arrays; 32 by default, as in Keras.
         verbose: As in `predict`.
+        index, scores: Must be None and "logit" on JAX.
         positions: "last" returns one result per sequence, for the last position that is not
             masked: -inf and -1 if there is none. None returns a result for each position.
-        scores: Must be "logit".
 
     Returns:
-        `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]`; best
-        first, padded with -inf and -1 if fewer than `k` classes are left.
-
-    Raises:
-        ValueError: If an argument is wrong or not supported on JAX, or features are not finite.
+        `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]`.
     """
     if not isinstance(model, keras.Model):
         raise ValueError(f"`predict_top_k` needs a keras.Model. Received: model={model!r}.")
@@ -63,93 +58,81 @@ def predict_top_k(
             "JAX, the search is exact, and returns logits. Omit them. Received: "
             f"index={index!r}, scores={scores!r}."
         )
-    whole_number("batch_size", batch_size, or_none=True)
+    size = whole_number("batch_size", batch_size, or_none=True) or 32
+    k = whole_number("k", k)
     if positions is not None:
         one_of("positions", positions, ["last"])
-    arrays = keras.tree.flatten(x)
-    check = None
-    if exclude is not None:
-        check, ids = functools.partial(_exclusions, exclude), _exclusions(exclude)
-        if any(getattr(one, "shape", (None,))[:1] != ids.shape[:1] for one in arrays):
+    excluded = None if exclude is None else _exclusions(exclude)
+
+    @jax.jit
+    def find(trainable: Any, other: Any, inputs: Any, excluded: Any) -> Best:
+        logits, _ = model.stateless_call(trainable, other, inputs, training=False)
+        tag = tag_of(keras.tree.flatten(logits)[0], "`predict_top_k`")
+        if tag is None or len(keras.tree.flatten(logits)) != 1:
             raise ValueError(
-                "`exclude` requires arrays as `x`, and a list of ids for each example. "
-                f"Received: `exclude` of shape {ids.shape} for x={type(x).__name__} of shapes "
-                f"{[getattr(one, 'shape', None) for one in arrays]}."
+                "`predict_top_k` needs a model with one output, from a LargeOutput. Received: "
+                f"model '{model.name}'. Make a model of one output: keras.Model(model.inputs, "
+                "model.outputs[0])."
             )
-        x = {"x": x, "exclude": ids}
-    if allowed is not None:
-        allowed = padded_ids("allowed", allowed)
-    finder = _Finder(model, whole_number("k", k), check, allowed, positions)
-    if all(getattr(one, "shape", (1,))[:1] == (0,) for one in arrays):
-        found = finder.predict_on_batch(x)  # Keras's loop would return no arrays
-    else:
-        found = finder.predict_safely(x, batch_size, verbose)
-    best, ids = _checked(*found)
+        if exclude is not None:
+            _exclusions(exclude, tag.head.num_classes)
+        features, has_position = tag.features, jnp.ones((len(tag.features), 1), bool)
+        if positions is not None:
+            features, has_position = _last_positions(features, tag.mask)
+        scores, ids = _best(tag.head, features, k, excluded, allowed)
+        if positions is None:
+            return scores, ids
+        return jnp.where(has_position, scores, -jnp.inf), jnp.where(has_position, ids, -1)
+
+    weights = [[v.value for v in part] for part in _variables(model)]
+    found = []
+    for inputs, rows in _batches(x, excluded, size, verbose):
+        found.append(jax.tree.map(np.asarray, find(*weights, inputs, rows)))
+    best, ids = _checked(*(np.concatenate(part) for part in zip(*found, strict=True)))
     return best, ids.astype(np.int64)
 
 
-class _Finder(keras.Model):
-    """Wraps `model`, so that `predict` returns the best classes."""
+def _variables(model: keras.Model) -> tuple[list[Any], list[Any]]:
+    if not model.built:
+        raise ValueError(
+            f"Model '{model.name}' is not built yet. Call it on data, or add a keras.Input."
+        )
+    return model.trainable_variables, model.non_trainable_variables
 
-    def __init__(
-        self, model: keras.Model, k: int, check_exclude: Any, allowed: Any, positions: Any
-    ) -> None:
-        super().__init__()
-        self._model, self._k, self._check_exclude = model, k, check_exclude
-        self._allowed, self._positions = allowed, positions
-        self.run_eagerly, self.built = model.run_eagerly, True
 
-    def predict_safely(self, x: Any, batch_size: int | None, verbose: str | int) -> Best:
-        """Calls `predict`. If it raises an error, the model keeps its variables.
-
-        Keras's loop takes the values out of the variables, and loses them if a step fails.
-        """
-        values = [(one, one.value) for one in self.variables]
-        try:
-            return self.predict(x, batch_size=batch_size, verbose=verbose)
-        except BaseException:
-            if getattr(self, "_jax_state", None):
-                self.jax_state_sync()
-            else:
-                for variable, value in values:
-                    variable.assign(value)
-            raise
-
-    def call(self, inputs: Any) -> Best:
-        exclude = None
-        if self._check_exclude is not None:
-            inputs, exclude = inputs["x"], inputs["exclude"]
-        logits = self._model(inputs, training=False)
-        if len(keras.tree.flatten(logits)) != 1:
-            raise ValueError(
-                "`predict_top_k` needs a model with one output, from a LargeOutput. Received: "
-                f"model '{self._model.name}' with several outputs. Make a model of one of them:"
-                " keras.Model(model.inputs, model.outputs[0])."
-            )
-        tag = tag_of(logits, "`predict_top_k`")
-        if tag is None:
-            raise ValueError(
-                f"Model '{self._model.name}' is not built yet. Call it on data, or add a "
-                "keras.Input."
-            )
-        if exclude is not None:
-            self._check_exclude(tag.head.num_classes)
-        features, has_position = tag.features, None
-        if self._positions is not None:
-            features, has_position = _last_positions(features, tag.mask)
-        scores, ids = _best(tag.head, features, self._k, exclude, self._allowed)
-        if has_position is None:
-            return scores, ids
-        has_position = has_position[:, None]
-        return jnp.where(has_position, scores, -jnp.inf), jnp.where(has_position, ids, -1)
+def _batches(x: Any, excluded: Any, size: int, verbose: Any) -> Iterator[tuple[Any, Any]]:
+    """Returns batches of inputs and of rows of exclusions, and shows the progress."""
+    arrays, number, batches = keras.tree.flatten(x), None, x
+    if all(hasattr(one, "shape") for one in arrays):
+        number = len(arrays[0])
+        firsts = range(0, max(number, 1), size)
+        batches = (jax.tree.map(lambda a, i=i: a[i : i + size], x) for i in firsts)
+    elif not hasattr(x, "__iter__"):  # a keras.utils.PyDataset
+        batches = (x[place] for place in range(len(x)))
+    if excluded is not None and number != len(excluded):
+        raise ValueError(
+            "`exclude` requires arrays as `x`, and a list of ids for each example. Received: "
+            f"`exclude` of shape {excluded.shape} for x={type(x).__name__} of shapes "
+            f"{[getattr(one, 'shape', None) for one in arrays]}."
+        )
+    steps = None if number is None else max(1, -(-number // size))
+    bar = keras.utils.Progbar(steps) if verbose else None
+    for place, batch in enumerate(batches):
+        if number is None:
+            batch, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
+        rows = None if excluded is None else excluded[place * size : (place + 1) * size]
+        yield batch, rows
+        if bar is not None:
+            bar.update(place + 1)
 
 
 def exact_top_k(
     head: Head, features: Any, k: int, exclude: Any = None, allowed: Any = None
 ) -> Best:
-    """Implements `LargeOutput.top_k`: float32 and int32 `[..., k]` for features `[..., dim]`.
+    """Implements `LargeOutput.top_k`: float32 and int32 `[..., k]`, best first.
 
-    Of equal logits, the lower id comes first. The result is padded with -inf and -1. Wrong
+    Features are `[..., dim]`, `exclude` is `[..., n]`, padded with -1, and `allowed` `[m]`. Of
+    equal logits, the lower id comes first. The result is padded with -inf and -1. Wrong
     arguments, and features that are not finite, raise a ValueError; in a compiled function,
     such features give NaN and -1 instead, and ids of `exclude` out of range have no effect.
     """
@@ -171,7 +154,7 @@ def exact_top_k(
 
 
 def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -> Best:
-    leading, classes, num_queries = features.shape[:-1], None, features[..., 0].size
+    leading, classes = features.shape[:-1], None
     if exclude is not None:
         if exclude.shape[:-1] != leading:
             raise ValueError(
@@ -180,8 +163,8 @@ def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -
                 "position of sequences, pass positions='last' to `predict_top_k`. To exclude "
                 "classes of all queries, pass the others as `allowed`."
             )
-        width = exclude.shape[-1]
-        exclude = jnp.asarray(exclude, jnp.int32).reshape(num_queries, width)
+        rows = math.prod(leading), exclude.shape[-1]
+        exclude = jnp.asarray(exclude, jnp.int32).reshape(rows) if exclude.size else None
     if allowed is not None:
         ids = padded_ids("allowed", allowed)
         if ids.ndim != 1:
@@ -191,7 +174,7 @@ def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -
             )
         _check_range("allowed", ids, 0, head.num_classes)
         classes = jnp.asarray(np.unique(ids), jnp.int32)
-    queries = head.form.queries(features.reshape(num_queries, features.shape[-1]))
+    queries = head.form.queries(features.reshape(-1, features.shape[-1]))
     scores, ids = _search(queries, *head.classes, k, exclude, classes)
     is_finite = jnp.isfinite(queries).all(axis=1, keepdims=True)
     scores, ids = jnp.where(is_finite, scores, jnp.nan), jnp.where(is_finite, ids, -1)
@@ -229,14 +212,14 @@ def _checked(scores: Any, ids: Any) -> Any:
     return scores, ids
 
 
-def _last_positions(features: jax.Array, mask: Any) -> tuple[jax.Array, Any]:
-    """Returns the features at the last unmasked positions, and whether there is one, `[B]`."""
+def _last_positions(features: jax.Array, mask: Any) -> Best:
+    """Returns the features at the last unmasked positions, and whether there is one."""
     if features.ndim != 3:
         raise ValueError(
             "`positions='last'` needs a model of sequences, with features [batch, time, dim] "
             f"before its output layer. Received: features of shape {features.shape}. Omit it."
         )
-    if mask is None:
-        return features[:, -1], None
+    mask = jnp.ones(features.shape[:2], bool) if mask is None else mask
     last = jnp.where(mask, jnp.arange(features.shape[1]), 0).max(axis=1)
-    return jnp.take_along_axis(features, last[:, None, None], axis=1)[:, 0], mask.any(axis=1)
+    rows = jnp.take_along_axis(features, last[:, None, None], axis=1)[:, 0]
+    return rows, mask.any(axis=1, keepdims=True)
