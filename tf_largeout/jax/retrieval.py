@@ -43,9 +43,10 @@ def predict_top_k(
         allowed: Ids `[m]`, or a set, of the only classes that may be in any result.
         batch_size: For arrays; 32 by default, as in Keras.
         verbose: As in `predict`.
-        index, scores: Must be None and "logit" on JAX.
+        index: Must be None on JAX.
         positions: "last" returns one result per sequence, for the last position that is not
             masked: -inf and -1 if there is none. None returns a result for each position.
+        scores: Must be "logit" on JAX.
 
     Returns:
         `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]`.
