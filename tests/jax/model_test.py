@@ -199,8 +199,12 @@ def test_mixed_precision():
 
 def test_labels_out_of_range():
     bad = np.where(np.arange(len(Y)) == 3, N, Y)
-    with pytest.raises(ValueError, match=f"Received: \\[{N}\\]"):
-        fit(compiled(make_model()), y=bad)
+    wrong = {f"Received: \\[{N}\\]": bad, "dtype float": Y.astype("float32")}
+    for message, labels in wrong.items():
+        model = compiled(make_model())
+        with pytest.raises(ValueError, match=message):
+            fit(model, y=labels)
+        assert np.isfinite(model.predict(X, verbose=0)).all()  # it has kept its weights
     with pytest.raises(ValueError, match="class_weight"):
         fit(compiled(make_model()), y=np.stack([Y, Y], 1), class_weight={0: 2.0})
     model = compiled(make_model())

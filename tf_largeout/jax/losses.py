@@ -23,6 +23,7 @@ from tf_largeout.jax.steps import (
     Candidates,
     Labels,
     Step,
+    as_labels,
     check_range,
     per_example,
     tag_of,
@@ -41,7 +42,7 @@ class TaggedLoss(keras.losses.Loss):
     count.
 
     Labels out of range raise a ValueError in a loss that is called directly, and in the first
-    `fit` or `evaluate` of a model if `y` is a NumPy array. A compiled step cannot raise errors:
+    `fit` after `compile` if `y` is a NumPy array. A compiled step cannot raise errors:
     there such labels, and features that are not finite, give a loss of NaN. The optimizers of
     this package then change nothing.
     """
@@ -71,11 +72,15 @@ class TaggedLoss(keras.losses.Loss):
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> jax.Array:
         tag = tag_of(y_pred, type(self).__name__)
-        if tag is None:  # Keras infers shapes
-            return super().__call__(jnp.zeros(y_pred.shape[:-1]), jnp.zeros(y_pred.shape[:-1]))
+        if tag is None:  # Keras infers shapes, before the first step
+            *leading, num_classes = y_pred.shape
+            if not isinstance(y_pred, keras.KerasTensor):
+                labels = as_labels(y_true, tuple(leading), num_classes, self.ignore_class)
+                _check_arguments_of_fit(labels, num_classes, self.ignore_class)
+            return super().__call__(jnp.zeros(leading), jnp.zeros(leading))
         tag.ignore_class = self.ignore_class
         labels = tag.labels(y_true)
-        _check_arguments_of_keras(labels, tag.head.num_classes, self.ignore_class)
+        _check_arguments_of_fit(labels)
         counted, step = tag.counted(labels), tag.step(labels)
         losses = self.of_step(step)
         is_valid = labels.is_valid & jnp.isfinite(step.queries).all()
@@ -105,13 +110,14 @@ class TaggedLoss(keras.losses.Loss):
         return cls(**config)
 
 
-def _check_arguments_of_keras(
-    labels: Labels, num_classes: int, ignore_class: int | None
+def _check_arguments_of_fit(
+    labels: Labels, num_classes: int | None = None, ignore_class: int | None = None
 ) -> None:
-    """Raises a ValueError for wrong labels, or a wrong `class_weight`, that Keras was given.
+    """Raises a ValueError for a `class_weight` or, with `num_classes`, labels that are wrong.
 
-    A step cannot check labels. But while `fit` or `evaluate` traces its first step, all labels
-    are in its arguments, if they are a NumPy array.
+    A step cannot check labels. But before the first step of a `fit`, while Keras infers shapes,
+    all labels are in an argument of `fit`, if they are a NumPy array. (An error in a step would
+    also lose the weights, which Keras takes out of the model.)
     """
     frame: Any = sys._getframe()
     while frame is not None and not (
@@ -127,7 +133,7 @@ def _check_arguments_of_keras(
             "`class_weight` needs one label per example, labels of shape [batch]. Received "
             f"{num_labels} labels per example. Pass `class_weights` to the loss."
         )
-    if isinstance(y, np.ndarray) and y.dtype.kind in "iu" and y.size % num_labels == 0:
+    if num_classes is not None and isinstance(y, np.ndarray) and y.size % num_labels == 0:
         check_range(y.reshape(-1, num_labels), num_classes, ignore_class)
 
 
