@@ -118,37 +118,49 @@ def statistics(
     Logits whose difference is below the rounding error count as equal. There is no gradient.
     """
     queries, table, bias = lax.stop_gradient((queries, table, bias))
-    true_logits, error = _label_logits(queries, table, bias, form, label_ids)
-    has_rank = (label_ids >= 0) & (true_logits > -jnp.inf)
-    own, once = label_ids[:, :, None], None
-    above, below = (true_logits + error)[:, :, None], (true_logits - error)[:, :, None]
+    # Labels come first, so that columns of only padding take no time.
+    order = jnp.argsort(label_ids, axis=1, descending=True)
+    ids = jnp.take_along_axis(label_ids, order, axis=1)
+    num_columns = (ids >= 0).any(axis=0).sum()
+    true_logits, error = _label_logits(queries, table, bias, form, ids)
+    has_rank = (ids >= 0) & (true_logits > -jnp.inf)
+    once = None if excluded is None else _without_repeats(excluded)
     if excluded is not None:
-        has_rank &= ~(own == excluded[:, None]).any(axis=2)
-        once = _without_repeats(excluded)
+        has_rank &= ~(ids[:, :, None] == excluded[:, None]).any(axis=2)
 
-    def number_above(scores: jax.Array, ids: jax.Array) -> jax.Array:
-        """Returns how many of the classes, `[B or 1, n]`, rank above each label."""
-        scores, ids = scores[:, None], ids[:, None]
-        is_above = jnp.where(ids < own, scores >= below, (scores > above) & (ids != own))
-        return is_above.sum(axis=2, dtype=jnp.int32)
+    def number_above(scores: jax.Array, classes: jax.Array, column: Any) -> jax.Array:
+        """Returns how many of the classes, `[B or 1, n]`, rank above the labels, `[B]`."""
+        own, logit, margin = (
+            lax.dynamic_slice_in_dim(one, column, 1, axis=1)
+            for one in (ids, true_logits, error)
+        )
+        is_above = (scores > logit + margin) & (classes != own)
+        is_above = jnp.where(classes < own, scores >= logit - margin, is_above)
+        return is_above.sum(axis=1, dtype=jnp.int32)
 
     def add(state: Any, first: Any, size: int) -> Any:
         log_sums, ranks = state
         logits = _logits(form, queries, *_read(table, bias, first, size))
-        ranks += number_above(logits, (first + jnp.arange(size))[None])
         if once is not None:
             in_block = (once >= first) & (once < first + size)
-            scores = jnp.take_along_axis(logits, jnp.where(in_block, once - first, 0), axis=1)
-            ranks -= number_above(jnp.where(in_block, scores, -jnp.inf), once)
+            left_out = jnp.take_along_axis(logits, jnp.where(in_block, once - first, 0), axis=1)
+            left_out = jnp.where(in_block, left_out, -jnp.inf)
+
+        def count(column: Any, ranks: jax.Array) -> jax.Array:
+            found = number_above(logits, (first + jnp.arange(size))[None], column)
+            if once is not None:
+                found -= number_above(left_out, once, column)
+            return ranks.at[:, column].add(found)
+
+        ranks = lax.fori_loop(0, num_columns, count, ranks)
         return _with_block(log_sums, form.capped(logits)), ranks
 
-    state = _no_sums(queries), jnp.zeros(label_ids.shape, jnp.int32)
+    state = _no_sums(queries), jnp.zeros(ids.shape, jnp.int32)
     log_sums, ranks = _fold(queries, len(table), add, state)
-    return ClassStatistics(
-        _log_partition(log_sums),
-        jnp.where(label_ids == -1, 0, form.capped(true_logits)),
-        jnp.where(has_rank, ranks, len(table)),
-    )
+    true_logits = jnp.where(ids == -1, 0, form.capped(true_logits))
+    ranks, back = jnp.where(has_rank, ranks, len(table)), jnp.argsort(order, axis=1)
+    found = (jnp.take_along_axis(one, back, axis=1) for one in (true_logits, ranks))
+    return ClassStatistics(_log_partition(log_sums), *found)
 
 
 def top_k(
