@@ -353,9 +353,17 @@ def _read(variable: Variable, ids: Array | None) -> Array:
 
 def _write(variable: Variable, ids: Array | None, values: Array) -> None:
     values = values.astype(variable.dtype)
-    if ids is not None:  # in place, if the state of the step is donated
-        values = variable.value.at[ids].set(values, mode="drop", **_DISTINCT)
-    variable.assign(values)
+    if ids is None:
+        variable.assign(values)
+        return
+    table, dtype = variable.value, values.dtype
+    # XLA for CPUs would convert a whole table of bfloat16 to float32 and back. As integers, it
+    # is only copied. Other tables are updated in place, if the state of the step is donated.
+    as_bits = dtype == jnp.bfloat16 and jax.default_backend() == "cpu"
+    if as_bits:
+        table, values = (jax.lax.bitcast_convert_type(x, jnp.uint16) for x in (table, values))
+    table = table.at[ids].set(values, mode="drop", **_DISTINCT)
+    variable.assign(jax.lax.bitcast_convert_type(table, dtype) if as_bits else table)
 
 
 def _column(vector: Array, like: Array) -> Array:
