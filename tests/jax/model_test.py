@@ -181,6 +181,10 @@ def test_a_custom_training_loop_equals_fit():
         state = step(state, X[first : first + 32], Y[first : first + 32])
     for found, expected in zip(state[0], model.trainable_variables, strict=True):
         np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-6)
+    other = make_model(sampler=tflo.samplers.TopKSampler(32, num_hard=8, start_step=1))
+    groups = other.trainable_variables, other.non_trainable_variables
+    with pytest.raises(ValueError, match="start_step=0"):
+        jax.jit(compute)(*[[one.value for one in group] for group in groups], X, Y)
 
 
 def test_mixed_precision():

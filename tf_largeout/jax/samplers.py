@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
+from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 from tf_largeout import sampler_arguments as arguments
 from tf_largeout import sampling_tables as tables
@@ -424,7 +425,7 @@ class TopKSampler(Sampler):
             watched = self._weights["search_start_labels"]
             numbers = value_of(watched)
             seen = jax.lax.cond(has_begun, lambda: numbers, lambda: _see(numbers, labels))
-            watched.assign(seen)
+            _assign_in_step(watched, seen)
         nothing = jnp.full((len(labels), self.num_hard), -1, jnp.int32)
         ids = jax.lax.cond(has_begun, lambda: self._search(features, head), lambda: nothing)
         in_head = are_among(labels, ids) & (labels >= 0)
@@ -466,7 +467,7 @@ class TopKSampler(Sampler):
             often = value_of(self._weights["search_start_labels"])[1] >= arguments.MET_OFTEN
             begins &= (2 * often.sum() >= _WATCHED) | (step >= self._last)
         started_at = jnp.where(begins, step, started_at)
-        progress.assign(jnp.stack([step + 1, started_at]))
+        _assign_in_step(progress, jnp.stack([step + 1, started_at]))
         return started_at >= 0
 
 
@@ -481,6 +482,16 @@ def _see(numbers: jax.Array, labels: jax.Array) -> jax.Array:
     is_first = ids[0] < 0  # until a batch has a label
     first = jnp.stack([labels_first[places], jnp.zeros_like(times)])
     return jnp.where(is_first, first, jnp.stack([ids, times]))
+
+
+def _assign_in_step(variable: keras.Variable, value: jax.Array) -> None:
+    if isinstance(value, jax.core.Tracer) and not in_stateless_scope():
+        raise ValueError(
+            "A TopKSampler with a `start_step` counts the steps in a weight of its layer. This "
+            "loss is called outside of the scope of the model's variables. In a custom training "
+            "loop, use start_step=0, the default, or Keras's `stateless_compute_loss`."
+        )
+    variable.assign(value)
 
 
 def _may_be_tail(sampler: Any) -> bool:
