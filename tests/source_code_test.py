@@ -182,6 +182,7 @@ PRIVATE_NAMES = re.compile(r"\btf\.(compat|python|raw_ops)\b|\bkeras\.(src|legac
 INTERNALS = "tf_largeout/keras_internals.py"
 # Those that the modules for JAX use, which cannot import that one. tests/jax runs them.
 INTERNALS_ON_JAX = {
+    "keras.src.backend.common.stateless_scope.in_stateless_scope",
     "keras.src.backend.common.symbolic_scope.in_symbolic_scope",
     "keras.src.backend.common.variables.AutocastScope",
     "keras.src.backend.get_keras_mask",

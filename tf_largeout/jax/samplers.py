@@ -487,9 +487,9 @@ def _see(numbers: jax.Array, labels: jax.Array) -> jax.Array:
 def _assign_in_step(variable: keras.Variable, value: jax.Array) -> None:
     if isinstance(value, jax.core.Tracer) and not in_stateless_scope():
         raise ValueError(
-            "A TopKSampler with a `start_step` counts the steps in a weight of its layer. This "
-            "loss is called outside of the scope of the model's variables. In a custom training "
-            "loop, use start_step=0, the default, or Keras's `stateless_compute_loss`."
+            "A TopKSampler with a `start_step` counts the steps in a weight of its layer, but "
+            "this loss is called outside of the scope of the model's variables. In a custom "
+            "training loop, use start_step=0, the default, or `model.stateless_compute_loss`."
         )
     variable.assign(value)
 
