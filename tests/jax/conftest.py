@@ -7,7 +7,9 @@ import pytest
 
 os.environ["KERAS_BACKEND"] = "jax"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiles in less time
+# Most of the time is that of XLA's compiler.
+_LESS_OPTIMIZED = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_LESS_OPTIMIZED}"
 sys.modules["tensorflow"] = None  # An import is then an error, also where it is installed.
 
 
