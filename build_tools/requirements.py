@@ -31,7 +31,7 @@ EXTRAS = {
     ],
     "gpu": [f"tensorflow[and-cuda]{VERSIONS}"],
     # For Keras's JAX backend, instead of TensorFlow; jax[cuda13] or jax[tpu] are also possible.
-    "jax": ["jax>=0.6.0"],
+    "jax": ["jax>=0.6.2"],
     # mkdocs-material 9.8 needs Python 3.11. ruff formats signatures.
     "docs": ["mkdocs==1.6.1", "mkdocs-material>=9.7,<10", "mkdocstrings-python>=2,<3", "ruff"],
     "examples": EXAMPLES,

@@ -15,8 +15,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import keras
-from jax.extend.core import get_opaque_trace_state
 from keras.src.backend.common.variables import AutocastScope
+
+try:
+    from jax.extend.core import get_opaque_trace_state
+except ImportError:  # JAX 0.8 or older
+    from jax.core import get_opaque_trace_state
 
 _VIEW = "_largeout_view"
 _LOOKED_UP = "_largeout_looked_up"
