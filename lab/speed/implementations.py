@@ -35,11 +35,11 @@ IMPLEMENTATIONS = {
     "stock operations": (_OURS, _STOCK),
     "stock operations, XLA": ({**_OURS, "jit_compile": True}, _STOCK),
 }
-_ON_JAX = "Keras on JAX"
+_ON_JAX, _PYTORCH = "Keras on JAX", "PyTorch, `SparseAdam`"
 OTHERS = {
     _ON_JAX: ("keras_sampled_softmax", "LazyAdam"),
     "JAX, row-sparse Adam by hand": ("jax_sampled_softmax", "row-sparse Adam"),
-    "PyTorch, `SparseAdam`": ("torch_sampled_softmax", "SparseAdam"),
+    _PYTORCH: ("torch_sampled_softmax", "SparseAdam"),
 }
 SLOW = {
     "Keras on JAX, bfloat16 rows": ("keras_bfloat16", "LazyAdam"),
@@ -163,7 +163,9 @@ def _rows(options, num_classes, dim, what):
     for ours, environment in IMPLEMENTATIONS.values():
         cases.append(kind(**ours, **shape, max_steps=steps))
         environments.append(environment)
-    others = OTHERS if is_step else {_ON_JAX: OTHERS[_ON_JAX]}
+    others = dict(OTHERS) if is_step else {_ON_JAX: OTHERS[_ON_JAX]}
+    if options.skip_pytorch:
+        others.pop(_PYTORCH, None)
     for method, optimizer in others.values():
         cases.append(kind(method, optimizer, **shape, max_steps=steps))
         environments.append({})
@@ -209,6 +211,7 @@ def _parser():
     add("--steps-per-turn", type=int, default=10)
     add("--seconds", type=float, default=30.0, help="measured time of a case at most")
     add("--python", help="program that runs JAX and PyTorch; by default this one")
+    add("--skip-pytorch", action="store_true", help="do not measure PyTorch")
     add("--json", help="file for the figures")
     add("--print", help="measure nothing, print the table of this file")
     return parser
