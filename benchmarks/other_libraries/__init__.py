@@ -1,1 +1,1 @@
-"""Training steps of PyTorch and JAX, in processes without TensorFlow."""
+"""Training steps of PyTorch, JAX and Keras on JAX, in processes without TensorFlow."""

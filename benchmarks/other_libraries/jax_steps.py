@@ -1,8 +1,9 @@
-"""A training step of JAX on the shapes of a `StepCase`.
+"""Training steps of JAX on the shapes of a `StepCase`.
 
-It is written as a user would write it for one device. The step is one jitted function, and its
-state is donated, so that XLA updates tables and moments in place. Only the rows of the step's
-classes are updated.
+They are written as a user would write them for one device. A step is one jitted function, and
+its state is donated, so that XLA updates tables and moments in place. "jax_sampled_softmax"
+updates only the rows of the step's classes. "jax_dense_gradient" updates all rows by the
+`adam` of optax.
 """
 
 import functools
@@ -28,14 +29,16 @@ def new_step(case, features, labels):
         features: `[num_batches, batch_size, dim]`.
         labels: `[num_batches, batch_size]`.
     """
-    if case["method"] != "jax_sampled_softmax":
-        raise KeyError(case["method"])
     batches = [
         (jnp.asarray(x), jnp.asarray(y, jnp.int32))
         for x, y in zip(features, labels, strict=True)
     ]
     state = new_state(case["num_classes"], case["dim"])
-    step = functools.partial(train_step, num_sampled=case["num_sampled"])
+    if case["method"] == "jax_dense_gradient":
+        state, step = dense_step(state)
+    else:
+        step = train_step
+    step = functools.partial(step, num_sampled=case["num_sampled"])
 
     def train(i):
         nonlocal state
@@ -89,6 +92,32 @@ def train_step(state, features, labels, num_sampled):
         "key": key,
     }
     return new, loss
+
+
+def dense_step(state):
+    """Returns a state for `optax.adam`, and a step like `train_step` that updates all rows."""
+    import optax
+
+    optimizer = optax.adam(_RATE, _BETA_1, _BETA_2, _EPSILON)
+    weights, key = state["weights"], state["key"]
+
+    @functools.partial(jax.jit, static_argnames="num_sampled", donate_argnums=0)
+    def step(state, features, labels, num_sampled):
+        weights, moments, key = state
+        key, draw = jax.random.split(key)
+        num_classes = len(weights["classes"]["bias"])
+        negatives = jax.random.randint(draw, [num_sampled], 0, num_classes)
+        ids = jnp.concatenate([labels, negatives])
+
+        def loss(weights):
+            rows = jax.tree.map(lambda table: table[ids], weights["classes"])
+            return mean_loss(weights["encoder"], rows, features, labels, negatives)
+
+        value, gradients = jax.value_and_grad(loss)(weights)
+        changes, moments = optimizer.update(gradients, moments)
+        return (optax.apply_updates(weights, changes), moments, key), value
+
+    return (weights, optimizer.init(weights), key), step
 
 
 def mean_loss(encoder, rows, features, labels, negatives):

@@ -16,7 +16,8 @@ def main(case):
 
     Args:
         case: The attributes of a `StepCase`, and three more. `package` is the library, whose
-            steps are in the module `PACKAGE_steps`. `arrays` is the path of features
+            steps are in the module `PACKAGE_steps`. If it has a function `fit`, this measures
+            the steps in a loop of the library. `arrays` is the path of features
             `[n, batch_size, dim]` and labels `[n, batch_size]`. `steps_per_turn` is 0 for no
             turns. At the end of a turn, the process writes a line with null, and waits for a
             line of its standard input.
@@ -33,7 +34,8 @@ def main(case):
     with np.load(case["arrays"]) as arrays:
         features, labels = arrays["features"], arrays["labels"]
     train_step, loss = steps.new_step(case, features, labels)
-    figures = measure(train_step, len(labels), clock)
+    loop = getattr(steps, "fit", measure) if case.get("what", "step") == "step" else measure
+    figures = loop(train_step, len(labels), clock)
     print(json.dumps({**figures, "library": library, "loss": loss}))
 
 

@@ -14,7 +14,7 @@ from benchmarks.rivals.models import not_installed
 
 # TensorFlow and PyTorch crash in one process, so this program does not import TensorFlow.
 _PROGRAM = "benchmarks.other_libraries.step_loop"
-LIBRARIES = {"torch": "PyTorch", "jax": "JAX"}
+LIBRARIES = {"torch": "PyTorch", "jax": "JAX", "keras": "Keras on JAX"}
 ROOT = pathlib.Path(__file__).parents[2]
 
 

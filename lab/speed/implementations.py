@@ -1,16 +1,21 @@
-"""`python -m lab.speed.implementations`: the op library and stock operations, in turns.
+"""`python -m lab.speed.implementations`: the op library, stock operations and JAX, in turns.
 
 Measures a training step, `evaluate` on one batch and `top_k`, with the ops of the op library,
-with those in stock TensorFlow operations (`LARGEOUT_OPS=stock`), and with stock operations that
-XLA compiles. The training step is also measured in JAX and PyTorch, by hand. All train the same
-model: features of a dense layer, and a sampled softmax over uniform negatives that the batch
-shares. Each has its own process; one of them runs at a time.
+with those in stock TensorFlow operations (`LARGEOUT_OPS=stock`), with stock operations that
+XLA compiles, and on Keras's JAX backend. The training step is also measured in JAX and PyTorch,
+by hand. All train the same model: features of a dense layer, and a sampled softmax over uniform
+negatives that the batch shares. Each has its own process; one of them runs at a time. Steps
+that read or write all rows are measured afterwards, because they evict all caches.
 
-`--python` is the program of an environment with `torch` and `jax`, if this one has none.
+`--python` is the program of an environment with `jax`, `keras`, `optax` and `torch`, if this
+one has none. `--print` prints the table of a file.
 """
 
 import dataclasses
+import functools
 import itertools
+import json
+import pathlib
 
 import keras
 import tensorflow as tf
@@ -30,14 +35,22 @@ IMPLEMENTATIONS = {
     "stock operations": (_OURS, _STOCK),
     "stock operations, XLA": ({**_OURS, "jit_compile": True}, _STOCK),
 }
+_ON_JAX, _PYTORCH = "Keras on JAX", "PyTorch, `SparseAdam`"
 OTHERS = {
+    _ON_JAX: ("keras_sampled_softmax", "LazyAdam"),
     "JAX, row-sparse Adam by hand": ("jax_sampled_softmax", "row-sparse Adam"),
-    "PyTorch, `SparseAdam`": ("torch_sampled_softmax", "SparseAdam"),
+    _PYTORCH: ("torch_sampled_softmax", "SparseAdam"),
 }
+SLOW = {
+    "Keras on JAX, bfloat16 rows": ("keras_bfloat16", "LazyAdam"),
+    "JAX, `optax.adam` on a dense gradient": ("jax_dense_gradient", "adam"),
+}
+_SLOW_STEPS = 8
 _K = 10
 _FIGURES = (
     *("ms_10", "ms", "ms_90", "cpu_ms_10", "cpu_ms", "cpu_ms_90"),
-    *("ratio", "cpu_ratio", "first_step_s", "step_mb", "weights_and_slots_mb", "steps"),
+    *("ratio", "cpu_ratio_10", "cpu_ratio", "cpu_ratio_90", "first_step_s", "steps"),
+    *("peak_mb", "step_mb", "weights_and_slots_mb"),
 )
 
 
@@ -78,13 +91,22 @@ class PassCase(StepCase):
 
 def main(arguments=None):
     """Measures what the command line says and returns the report."""
-    options = _parser().parse_args(arguments)
-    blocks = list(itertools.product(options.num_classes, options.what))
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.print:
+        print(table(json.loads(pathlib.Path(options.print).read_text())["rows"]))
+        return None
+    if len(options.dim) not in (1, len(options.num_classes)):
+        parser.error("--dim needs one width, or one for each of --num-classes")
+    dims = itertools.cycle(options.dim)
+    sizes = list(zip(options.num_classes, dims, strict=False))
     rows = []
-    for num_classes, what in tqdm(blocks, desc="implementations", unit="block"):
-        rows += _rows(options, num_classes, what)
+    for size, what in tqdm(
+        list(itertools.product(sizes, options.what)), desc="implementations", unit="block"
+    ):
+        rows += _rows(options, *size, what)
         tqdm.write(table(rows))
-    names = ("dim", "batch_size", "num_sampled", "threads")
+    names = ("batch_size", "num_sampled", "threads")
     shape = {name: getattr(options, name) for name in names}
     report = {"machine": machine.describe(), **shape, "rows": rows}
     if options.json:
@@ -93,55 +115,75 @@ def main(arguments=None):
 
 
 def table(rows):
-    """Returns the CPU milliseconds, their ratio to the op library, and memory as Markdown."""
-    lines = [
-        [row["what"], f"{row['num_classes']:,}", row["title"], *_cells(row)] for row in rows
-    ]
-    return markdown(
-        ["what", "classes", "ops", "ms: wall, CPU", "ratio", "first s", "MiB"], lines
-    )
+    """Returns the milliseconds, their ratio to the op library, and memory as Markdown."""
+    sizes = list(dict.fromkeys((row["num_classes"], row["dim"]) for row in rows))
+    lines = []
+    for what, title in dict.fromkeys((row["what"], row["title"]) for row in rows):
+        found = [row for row in rows if (row["what"], row["title"]) == (what, title)]
+        times = {(row["num_classes"], row["dim"]): _times(row) for row in found}
+        measured = [row for row in found if "error" not in row]
+        ratios = [row.get("cpu_ratio", 1) for row in measured]
+        lines.append(
+            [
+                f"{what}, {title}",
+                *(times.get(size, "-") for size in sizes),
+                *(_range(ratios, ".2f"), _range([row["step_mb"] for row in measured])),
+                ", ".join(f"{row['peak_mb']:,.0f}" for row in measured) or "-",
+            ]
+        )
+    columns = [f"{num_classes:,}, width {dim}" for num_classes, dim in sizes]
+    more = ["CPU ratio", "MiB of the step", "MiB of the process"]
+    return markdown(["wall, CPU ms", *columns, *more], lines)
 
 
-def _cells(row):
-    if "error" in row:
-        return [row["error"], "-", "-", "-"]
-    first = f"{row['first_step_s']:.1f}" if "first_step_s" in row else "-"
-    ratio = f"{row.get('cpu_ratio', 1):.2f}"
-    times = f"{row['ms']:.1f}, {row['cpu_ms']:.1f}"
-    return [times, ratio, first, f"{row['step_mb']:,.0f}"]
+def _times(row):
+    return row.get("error") or f"{row['ms']:.1f}, {row['cpu_ms']:.1f}"
 
 
-def _rows(options, num_classes, what):
+def _range(values, form=",.0f"):
+    ends = [format(end(values), form) for end in (min, max)] if values else ["-"]
+    return " to ".join(dict.fromkeys(ends))
+
+
+def _rows(options, num_classes, dim, what):
     """Returns a row for each implementation, measured in turns."""
     shape = {
         "num_classes": num_classes,
-        "dim": options.dim,
+        "dim": dim,
         "batch_size": options.batch_size,
         "num_sampled": options.num_sampled,
         "max_seconds": options.seconds,
         "threads": options.threads,
         "python": options.python,
     }
-    cases, environments, titles = [], [], list(IMPLEMENTATIONS)
+    is_step = what == "step"
+    kind = StepCase if is_step else functools.partial(PassCase, what=what)
+    steps = options.steps if is_step else min(options.steps, options.passes)
+    cases, environments = [], []
     for ours, environment in IMPLEMENTATIONS.values():
-        if what == "step":
-            cases.append(StepCase(**ours, **shape, max_steps=options.steps))
-        else:
-            passes = min(options.steps, options.passes)
-            cases.append(PassCase(**ours, **shape, max_steps=passes, what=what))
+        cases.append(kind(**ours, **shape, max_steps=steps))
         environments.append(environment)
-    if what == "step":
-        for title, (method, optimizer) in OTHERS.items():
-            cases.append(StepCase(method, optimizer, **shape, max_steps=options.steps))
-            environments.append({})
-            titles.append(title)
-    per_turn = options.steps_per_turn if what == "step" else 1
-    measured = measure_in_turns(cases, per_turn, environments)
-    about = {"what": what, "num_classes": num_classes}
-    return [
+    others = dict(OTHERS) if is_step else {_ON_JAX: OTHERS[_ON_JAX]}
+    if options.skip_pytorch:
+        others.pop(_PYTORCH, None)
+    for method, optimizer in others.values():
+        cases.append(kind(method, optimizer, **shape, max_steps=steps))
+        environments.append({})
+    measured = measure_in_turns(cases, options.steps_per_turn if is_step else 1, environments)
+    titles = [*IMPLEMENTATIONS, *others]
+    for title, (method, optimizer) in SLOW.items() if is_step else ():
+        case = StepCase(method, optimizer, **shape, max_steps=min(_SLOW_STEPS, steps))
+        measured += measure_in_turns([case], 1)
+        titles.append(title)
+    about = {"what": what, "num_classes": num_classes, "dim": dim}
+    rows = [
         {"title": title, **about, **_kept(row)}
         for title, row in zip(titles, measured, strict=True)
     ]
+    for row in rows[1:]:
+        if "cpu_ms" in row and "cpu_ms" in rows[0]:  # else from the turns
+            row.setdefault("cpu_ratio", round(row["cpu_ms"] / rows[0]["cpu_ms"], 3))
+    return rows
 
 
 def _kept(row):
@@ -160,7 +202,7 @@ def _parser():
         choices=["step", "evaluate", "top_k"],
         default=["step", "evaluate", "top_k"],
     )
-    add("--dim", type=int, default=128)
+    add("--dim", type=int, nargs="+", default=[128], help="one, or one for each size")
     add("--batch-size", type=int, default=256)
     add("--num-sampled", type=int, default=1024)
     add("--threads", type=int, default=2)
@@ -168,8 +210,10 @@ def _parser():
     add("--passes", type=int, default=8, help="measured passes over all classes at most")
     add("--steps-per-turn", type=int, default=10)
     add("--seconds", type=float, default=30.0, help="measured time of a case at most")
-    add("--python", help="program that runs PyTorch and JAX; by default this one")
+    add("--python", help="program that runs JAX and PyTorch; by default this one")
+    add("--skip-pytorch", action="store_true", help="do not measure PyTorch")
     add("--json", help="file for the figures")
+    add("--print", help="measure nothing, print the table of this file")
     return parser
 
 

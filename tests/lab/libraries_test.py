@@ -28,7 +28,7 @@ def _measured(case, turn=None, steps_per_turn=0):
         return {"error": "ImportError: no torch"}
     times = {name: 1.25 for name in libraries._FIGURES if "ratio" not in name}
     turns_ms = {"turns_ms": [2.0, 3.0], "turns_cpu_ms": [1.0, 1.0]}
-    return {**times, **turns_ms, "step_mb": 1.0, "steps": case.max_steps}
+    return {**times, **turns_ms, "step_mb": 1.0, "peak_mb": 1.0, "steps": case.max_steps}
 
 
 def test_each_library_has_a_line_in_each_block(in_this_process, monkeypatch, tmp_path, capsys):
@@ -50,11 +50,12 @@ def test_each_implementation_has_a_line(in_this_process, monkeypatch, capsys):
     monkeypatch.setattr(step_case.StepCase, "figures_or_error", _measured)
     rows = implementations.main(_SHAPE)["rows"]
     ours = list(implementations.IMPLEMENTATIONS)
-    of_each_size = [*ours, *implementations.OTHERS, *ours, *ours]
-    assert [row["title"] for row in rows] == of_each_size
+    on_jax = [*ours, "Keras on JAX"]
+    steps = [*ours, *implementations.OTHERS, *implementations.SLOW]
+    assert [row["title"] for row in rows] == [*steps, *on_jax, *on_jax]
     assert sum("error" in row for row in rows) == 1
     assert in_this_process[:2] == [{"LARGEOUT_OPS": "native"}, {"LARGEOUT_OPS": "stock"}]
-    assert "| step | 500 | op library | 1.2, 1.2 | 1.00 |" in capsys.readouterr().out
+    assert "| step, op library | 1.2, 1.2 | 1.00 | 1 | 1 |" in capsys.readouterr().out
 
 
 @pytest.mark.slow
