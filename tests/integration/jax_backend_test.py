@@ -141,7 +141,8 @@ def on_both(tmp_path_factory):
 
 
 def _environment():
-    return {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "PATH": "", "HOME": "/tmp"}
+    flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    return {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags, "HOME": "/tmp"}
 
 
 @pytest.mark.parametrize("name", CASES)
