@@ -234,6 +234,13 @@ def test_weights_and_reductions(reduction):
     np.testing.assert_allclose(value, expected, rtol=1e-5)
 
 
+def test_two_losses_of_an_output_share_the_draw():
+    layer = make_layer(samplers.UniformSampler(4, seed=1))
+    logits, loss = layer(FEATURES, training=True), losses.SampledSoftmaxLoss()
+    assert loss(LABELS, logits) == loss(LABELS, logits)
+    assert loss(LABELS, logits) != loss(LABELS, layer(FEATURES, training=True))
+
+
 def test_sequences_and_ignored_labels():
     layer = make_layer(FixedSampler())
     features = FEATURES.reshape(2, 2, DIM)

@@ -213,9 +213,11 @@ class Step:
         return self.tag.shared[key]
 
     def candidates(self, remove_accidental_hits: bool, compute_dtype: str) -> Candidates:
-        """Draws classes, and scores them and the labels."""
-        sample = self.head.sampler.sample(self.queries, self.labels.ids, self.head)
-        found = _score(self, sample, remove_accidental_hits, compute_dtype)
+        """Draws classes, and scores them and the labels. All losses share the draw."""
+        shared, key = self.tag.shared, ("sample", id(self.labels))
+        if key not in shared:
+            shared[key] = self.head.sampler.sample(self.queries, self.labels.ids, self.head)
+        found = _score(self, shared[key], remove_accidental_hits, compute_dtype)
         rivals = jnp.where(found.is_other, found.logits, LOWEST)
 
         def keep(values: Any) -> None:
