@@ -123,7 +123,10 @@ class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
     ) -> Variable:
         """Creates a slot whose rows are on the devices of the rows of `variable`."""
         layout = variable._layout
-        if layout is not None:
+        if isinstance(layout, jax.sharding.NamedSharding):  # in Keras 3.12
+            spec = jax.sharding.PartitionSpec(*layout.spec[: len(shape)])
+            layout = jax.sharding.NamedSharding(layout.mesh, spec)
+        elif layout is not None:
             axes = layout.axes[: len(shape)]
             layout = keras.distribution.TensorLayout(axes, layout.device_mesh)
         options = {"trainable": False, "layout": layout}
