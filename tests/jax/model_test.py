@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tf_largeout as tflo
+from tests.slow import slow_but
 
 N, DIM = 300, 8
 rng = np.random.default_rng(0)
@@ -52,7 +53,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", slow_but(["bfloat16", "normalize", "top_k"], OPTIONS))
 def test_models_learn(name):
     options = dict(OPTIONS[name])
     if "sampler" in options:
@@ -65,6 +66,7 @@ def test_models_learn(name):
     assert 0 < loss < np.log(N) + 1 and precision > 0.02
 
 
+@pytest.mark.slow
 def test_steps_that_are_not_compiled_have_the_same_results():
     expected = fit(compiled(make_model()), X[:64], Y[:64], epochs=1)
     for options in ({"jit_compile": False}, {"steps_per_execution": 2}):
@@ -100,7 +102,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
         np.testing.assert_array_equal(found.numpy(), expected.numpy(), err_msg=found.path)
 
 
-@pytest.mark.parametrize("is_tied", [False, True])
+@pytest.mark.parametrize("is_tied", slow_but([True], [False, True]))
 def test_sequences_with_a_mask(is_tied):
     inputs = keras.Input((7,), dtype="int32")
     embedding = keras.layers.Embedding(50, 16, mask_zero=True)
