@@ -11,7 +11,14 @@ import tf_largeout as tflo
 
 N, DIM, BATCH = 100_003, 64, 8  # several blocks of classes
 # Instructions that return N rows without writing all of them.
-IN_PLACE = {"parameter", "get-tuple-element", "bitcast", "scatter", "while"}
+IN_PLACE = {
+    "parameter",
+    "get-tuple-element",
+    "bitcast",
+    "dynamic-update-slice",
+    "scatter",
+    "while",
+}
 UNIFORM, HARD = tflo.samplers.UniformSampler, tflo.samplers.TopKSampler
 
 
