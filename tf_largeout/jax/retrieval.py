@@ -31,25 +31,13 @@ def predict_top_k(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the `k` best classes of each example, without a `[batch, num_classes]` array.
 
-    Arguments, results and errors are those on TensorFlow, without an `index` and `scores`. Each
-    call traces the model again. For a few examples at a time, call `top_k` of the layer.
+    Arguments and results are those on TensorFlow, but `index` must be None, and `scores` must
+    be "logit". The model must be built. Each call traces it again. For a few examples at a
+    time, call `top_k` of the layer.
 
-    Args:
-        model: A built model whose output is that of a `LargeOutput`.
-        x: Arrays, or an iterable of batches, as in `predict`.
-        k: At least 1. If fewer classes are left, results are padded with -inf and -1.
-        exclude: Ids `[examples, n]` that must not be in the result, padded with -1; or a list
-            of lists or sets, or a SciPy sparse matrix. It needs arrays as `x`.
-        allowed: Ids `[m]`, or a set, of the only classes that may be in any result.
-        batch_size: For arrays; 32 by default, as in Keras.
-        verbose: As in `predict`.
-        index: Must be None on JAX.
-        positions: "last" returns one result per sequence, for the last position that is not
-            masked: -inf and -1 if there is none. None returns a result for each position.
-        scores: Must be "logit" on JAX.
-
-    Returns:
-        `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]`.
+    Returns `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]`
+    for all positions of sequences. If fewer than k classes are left, or a sequence has no
+    position for `positions="last"`, they are padded with -inf and -1.
     """
     if not isinstance(model, keras.Model):
         raise ValueError(f"`predict_top_k` needs a keras.Model. Received: model={model!r}.")
