@@ -33,23 +33,14 @@ _SCALE_OF_COSINES = 64.0  # of ArcFace
 class LargeOutput(keras.layers.Layer):
     """Scores `num_classes` classes as `features @ class_embeddings.T + bias`.
 
-    It returns logits, as a `Dense` layer. The losses and metrics of this package do not read
-    them, and XLA then removes their computation: a training step scores only the labels and
-    the classes that `sampler` draws. It updates their rows in place, so its time does not
-    depend on `num_classes`. An evaluation step makes one exact pass over the classes.
+    It returns logits, as a `Dense` layer does. The losses and metrics of this package do not
+    read them, and XLA then removes their computation: a training step scores only the labels
+    and the classes that `sampler` draws, and updates their rows in place. An evaluation step
+    makes one exact pass over the classes. This needs a compiled step, which is Keras's default
+    on JAX. Otherwise, each step computes all logits and copies the table.
 
-    This needs a compiled step, which is Keras's default on JAX. With `run_eagerly=True` or
-    `jit_compile=False`, each step computes all logits and copies the table.
-
-    The arguments are those on TensorFlow, except for what a ValueError refuses: `num_shards`
-    (`keras.distribution.ModelParallel` divides a table), a `ranking`, an `ItemTower` in
-    `embeddings`, and the policy mixed_float16. `embeddings` is a `keras.layers.Embedding` that
-    the model calls before this layer, or its table.
-
-    Call arguments:
-        features: `[batch, ..., dim]`.
-        training: Whether the step trains. Keras passes it in `fit`.
-        exclude: Ids `[batch, ..., n]` that metrics must not rank in `evaluate`, padded with -1.
+    The arguments are those on TensorFlow, without `num_shards` and `ranking`. `embeddings` is a
+    `keras.layers.Embedding` that the model calls before this layer, or its table.
     """
 
     def __init__(
@@ -84,7 +75,7 @@ class LargeOutput(keras.layers.Layer):
         self.normalize = boolean("normalize", normalize)
         self.scale = scale
         if scale not in (None, "learned"):
-            self.scale = real_number("scale", scale, least=0, allow_least=False)
+            self.scale = real_number("scale", scale, 0, False)
         self.logit_soft_cap = logit_soft_cap
         if logit_soft_cap is not None:
             self.logit_soft_cap = real_number("logit_soft_cap", logit_soft_cap, 0, False)
@@ -148,8 +139,8 @@ class LargeOutput(keras.layers.Layer):
             if jax.default_backend() == "cpu":
                 size = math.prod(shape) * jnp.dtype(dtype).itemsize
                 require_memory(size, f"The matrix of class rows {shape} in {dtype} takes", "")
-            rows = self._add_rows("embeddings", shape, self.embeddings_initializer, dtype)
-            self.embeddings = rows
+            initializer = self.embeddings_initializer
+            self.embeddings = self._add_rows("embeddings", shape, initializer, dtype)
             return
         if self.tied_layer is not None and not self.tied_layer.built:
             raise ValueError(
@@ -237,11 +228,9 @@ class LargeOutput(keras.layers.Layer):
         return None if self.bias is None else jnp.asarray(value_of(self.bias))
 
     def _own_weights(self) -> dict[str, Any]:
-        names = ("embeddings", "bias", "logit_scale", "seed_state")
-        weights = {name: getattr(self, name) for name in names}
-        if self._given is not None:
-            del weights["embeddings"]
-        return {name: one for name, one in weights.items() if one is not None}
+        names = ["embeddings"] if self._given is None else []
+        weights = {n: getattr(self, n) for n in [*names, "bias", "logit_scale", "seed_state"]}
+        return {name: weight for name, weight in weights.items() if weight is not None}
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Saves the weights by name, in the form of the TensorFlow backend."""
@@ -288,14 +277,13 @@ class LargeOutput(keras.layers.Layer):
                 "layer it belongs. Pass the layer: embeddings=layer, not layer.embeddings."
             )
         serialize = keras.saving.serialize_keras_object
-        table, bias = self.embeddings_initializer, self.bias_initializer
         return {
             **super().get_config(),
             "num_classes": self.num_classes,
             "sampler": serialize(self.sampler),
             "use_bias": self.use_bias,
-            "embeddings_initializer": None if tied else _config_of(table),
-            "bias_initializer": _config_of(bias),
+            "embeddings_initializer": None if tied else _config_of(self.embeddings_initializer),
+            "bias_initializer": _config_of(self.bias_initializer),
             "embeddings": serialize(self.tied_layer) if tied else None,
             "num_shards": 1,
             "normalize": self.normalize,
