@@ -73,20 +73,17 @@ def predict_top_k(
             return scores, ids
         return jnp.where(has_position, scores, -jnp.inf), jnp.where(has_position, ids, -1)
 
-    weights = [[v.value for v in part] for part in _variables(model)]
+    if not model.built:
+        raise ValueError(
+            f"Model '{model.name}' is not built yet. Call it on data, or add a keras.Input."
+        )
+    variables = model.trainable_variables, model.non_trainable_variables
+    weights = [[v.value for v in part] for part in variables]
     found = []
     for inputs, rows in _batches(x, excluded, size, verbose):
         found.append(jax.tree.map(np.asarray, find(*weights, inputs, rows)))
     best, ids = _checked(*(np.concatenate(part) for part in zip(*found, strict=True)))
     return best, ids.astype(np.int64)
-
-
-def _variables(model: keras.Model) -> tuple[list[Any], list[Any]]:
-    if not model.built:
-        raise ValueError(
-            f"Model '{model.name}' is not built yet. Call it on data, or add a keras.Input."
-        )
-    return model.trainable_variables, model.non_trainable_variables
 
 
 def _batches(x: Any, excluded: Any, size: int, verbose: Any) -> Iterator[tuple[Any, Any]]:
