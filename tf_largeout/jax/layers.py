@@ -14,13 +14,8 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from tf_largeout import keras_names
-from tf_largeout.arguments import (
-    MOST_CLASSES,
-    boolean,
-    real_number,
-    require_memory,
-    whole_number,
-)
+from tf_largeout import layer_arguments as arguments
+from tf_largeout.arguments import MOST_CLASSES, boolean, require_memory, whole_number
 from tf_largeout.jax import retrieval, samplers
 from tf_largeout.jax.rows import Table, value_of
 from tf_largeout.jax.steps import Form, Head, Tag, attach
@@ -65,21 +60,15 @@ class LargeOutput(keras.layers.Layer):
         _require("num_shards", num_shards, (1,), "keras.distribution.ModelParallel divides it.")
         for one in (ranking, loss_ranking):
             _require("ranking", one, (None, "logit"), "Others need the TensorFlow backend.")
-        dtypes = None, "bfloat16", self.variable_dtype
-        _require("embeddings_dtype", embeddings_dtype, dtypes, "They are the dtypes of rows.")
         policies = "float32", "bfloat16"
         _require("compute dtype", self.compute_dtype, policies, 'Use "mixed_bfloat16".')
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = boolean("use_bias", use_bias)
         self.normalize = boolean("normalize", normalize)
-        self.scale = scale
-        if scale not in (None, "learned"):
-            self.scale = real_number("scale", scale, 0, False)
-        self.logit_soft_cap = logit_soft_cap
-        if logit_soft_cap is not None:
-            self.logit_soft_cap = real_number("logit_soft_cap", logit_soft_cap, 0, False)
-        self.embeddings_dtype = embeddings_dtype
+        self.scale = arguments.checked_scale(scale)
+        self.logit_soft_cap = arguments.checked_cap(logit_soft_cap)
+        self.embeddings_dtype = arguments.checked_dtype(embeddings_dtype, self.variable_dtype)
         default = keras.initializers.VarianceScaling(0.25, "fan_out", "uniform")
         self.embeddings_initializer = _initializer(embeddings_initializer, default)
         self.bias_initializer = _initializer(bias_initializer, keras.initializers.Zeros())
@@ -88,7 +77,8 @@ class LargeOutput(keras.layers.Layer):
         self.tied_layer = embeddings if isinstance(embeddings, keras.layers.Layer) else None
         self._given = embeddings
         if embeddings is not None:
-            _check_tied(embeddings, self.num_classes, embeddings_initializer)
+            arguments.refuse_initializer(embeddings_initializer)
+            _check_tied(embeddings, self.num_classes)
         self.embeddings: Any = None
         self.bias: Any = None
         self.logit_scale: Any = None
@@ -97,17 +87,12 @@ class LargeOutput(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        dim = input_shape[-1]
-        if dim is None:
-            raise ValueError(
-                f"The last dimension of the input of layer '{self.name}' must be known. "
-                f"Received: input_shape={tuple(input_shape)}."
-            )
+        dim = arguments.known_width(self.name, input_shape)
         self._add_table(dim)
         if self.use_bias:
             shape = (self.num_classes,)
             self.bias = self._add_rows("bias", shape, self.bias_initializer)
-        if self.scale == "learned":
+        if self.scale == arguments.LEARNED:
             start = _SCALE_OF_COSINES if self.normalize else 1.0
             constant = keras.initializers.Constant(math.log(start))
             self.logit_scale = self.add_weight(
@@ -301,7 +286,7 @@ def _require(name: str, value: Any, values: tuple[Any, ...], advice: str) -> Non
         )
 
 
-def _check_tied(given: Any, num_classes: int, initializer: Any) -> None:
+def _check_tied(given: Any, num_classes: int) -> None:
     is_table = isinstance(given, keras.Variable)
     if not is_table and not isinstance(given, keras.layers.Embedding):
         raise ValueError(
@@ -309,18 +294,10 @@ def _check_tied(given: Any, num_classes: int, initializer: Any) -> None:
             f"Received: {given!r} (of type {type(given).__name__}). For initial values use "
             "`embeddings_initializer`."
         )
-    if initializer is not None:
-        raise ValueError(
-            "`embeddings_initializer` has no effect on the table of another layer. Received: "
-            "both `embeddings` and `embeddings_initializer`. Leave one of them out."
-        )
     if not is_table and not getattr(given, "tie_weights", True):
         raise ValueError(f"`embeddings`: layer '{given.name}' must have tie_weights=True.")
-    rows = given.shape[0] if is_table else given.input_dim
-    if rows != num_classes:
-        raise ValueError(
-            f"`embeddings` must have {num_classes} rows, one per class. Received: {rows} rows."
-        )
+    num_rows = given.shape[0] if is_table else given.input_dim
+    arguments.require_row_per_class(num_rows, num_classes)
 
 
 def _array(values: Any) -> Any:

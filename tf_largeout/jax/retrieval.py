@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from tf_largeout.arguments import is_whole, one_of, padded_ids, whole_number
+from tf_largeout.arguments import one_of, padded_ids, whole_number
 from tf_largeout.jax import blocks
 from tf_largeout.jax.steps import Head, tag_of
+from tf_largeout.layer_arguments import checked_k
 
 Best = tuple[jax.Array, jax.Array]
 _search = jax.jit(blocks.top_k, static_argnums=(3, 4))
@@ -122,11 +123,7 @@ def exact_top_k(
     arguments, and features that are not finite, raise a ValueError; in a compiled function,
     such features give NaN and -1 instead, and ids of `exclude` out of range have no effect.
     """
-    if not (is_whole(k) and k >= 1):
-        raise ValueError(
-            "`k` must be an integer of at least 1, usually between 1 and "
-            f"num_classes={head.num_classes}. Received: k={k!r}."
-        )
+    k = checked_k(k, head.num_classes)
     features, dim = jnp.asarray(features), head.table.value.shape[1]
     if features.ndim == 0 or features.shape[-1] != dim:
         raise ValueError(
@@ -136,7 +133,7 @@ def exact_top_k(
         )
     if exclude is not None and not isinstance(exclude, jax.Array):
         exclude = _exclusions(exclude, head.num_classes)
-    return _checked(*_best(head, features, int(k), exclude, allowed))
+    return _checked(*_best(head, features, k, exclude, allowed))
 
 
 def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -> Best:
