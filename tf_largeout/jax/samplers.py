@@ -6,7 +6,7 @@ them. A step takes O(num_sampled log num_classes) time, except for `TopKSampler`
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -58,6 +58,9 @@ class HeadAndTail(NamedTuple):
         return jnp.where(in_head, 1.0, self.tail.true_expected_count)
 
 
+Sample: TypeAlias = SampledValues | HeadAndTail
+
+
 class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
@@ -98,16 +101,12 @@ class Sampler:
         options = {"initializer": lambda shape, dtype: jnp.asarray(value)}
         self.add_weight(layer, name, shape=value.shape, dtype=value.dtype.name, **options)
 
-    def sample(
-        self, features: jax.Array, labels: jax.Array, head: Head
-    ) -> SampledValues | HeadAndTail:
+    def sample(self, features: jax.Array, labels: jax.Array, head: Head) -> Sample:
         """Draws classes for one training step; no gradient flows through the result."""
         values = self.draw(jax.lax.stop_gradient(features), labels, head)
         return jax.tree.map(jax.lax.stop_gradient, values)
 
-    def draw(
-        self, features: jax.Array, labels: jax.Array, head: Head
-    ) -> SampledValues | HeadAndTail:
+    def draw(self, features: jax.Array, labels: jax.Array, head: Head) -> Sample:
         """Draws classes. Called once in each training step, as a part of a compiled function.
 
         `features` are float32 `[batch, dim]`, whose products with rows, plus biases, are
@@ -352,9 +351,7 @@ class TopKSampler(Sampler):
             self._add(layer, "search_start_labels", labels)
         self._add(layer, "search_start", np.array([0, -1], np.int32))
 
-    def draw(
-        self, features: jax.Array, labels: jax.Array, head: Head
-    ) -> SampledValues | HeadAndTail:
+    def draw(self, features: jax.Array, labels: jax.Array, head: Head) -> Sample:
         if self.tail is None:
             ids = self._search(features, head)
             return SampledValues(ids, jnp.ones(labels.shape), jnp.ones(ids.shape))
