@@ -245,3 +245,40 @@ def checked_class_weights(class_weights: Any) -> np.ndarray:
             f"{weights.min()} to {weights.max()}."
         )
     return weights
+
+
+class CrossEntropyArguments:
+    """The arguments of the cross entropy of a softmax, of all backends."""
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        log_partition_penalty: float = 0.0,
+        class_weights: Any = None,
+    ) -> None:
+        self.label_smoothing = real_number(
+            "label_smoothing", label_smoothing, least=0, most=1, allow_most=False
+        )
+        self.log_partition_penalty = real_number(
+            "log_partition_penalty", log_partition_penalty, least=0
+        )
+        self.class_weights = (
+            None if class_weights is None else checked_class_weights(class_weights)
+        )
+
+    def require_weight_per_class(self, num_classes: int) -> None:
+        """Raises a ValueError if there are class weights, but not one per class."""
+        if self.class_weights is not None and len(self.class_weights) != num_classes:
+            raise ValueError(
+                f"`class_weights` must have one weight for each of the {num_classes} classes. "
+                f"Received: {len(self.class_weights)} weights."
+            )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments, with the class weights in compressed form."""
+        weights = self.class_weights
+        return {
+            "label_smoothing": self.label_smoothing,
+            "log_partition_penalty": self.log_partition_penalty,
+            "class_weights": None if weights is None else pack(weights),
+        }

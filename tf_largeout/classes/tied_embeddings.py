@@ -8,7 +8,8 @@ import keras
 
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.keras_internals import operation_before
-from tf_largeout.types import Config, InitializerLike, TensorLike
+from tf_largeout.layer_arguments import require_row_per_class
+from tf_largeout.types import Config, TensorLike
 from tf_largeout.variables import class_rows
 
 
@@ -43,11 +44,10 @@ class TiedEmbeddings:
         self.layer: keras.layers.Layer | None = None if is_table else identifier
         self._table: keras.Variable | None = identifier if is_table else None
         self._num_classes, self._owner = num_classes, owner
-        self._check_rows(
-            getattr(self.layer, "input_dim", num_classes)
-            if self._table is None
-            else self._table.shape[0]
-        )
+        num_rows = getattr(self.layer, "input_dim", num_classes)
+        if self._table is not None:
+            num_rows = self._table.shape[0]
+        require_row_per_class(num_rows, num_classes)
 
     def table(self, dim: int, dtype: str | None = None) -> keras.Variable:
         """Returns the table, for features of width `dim`. A bfloat16 table is marked as such.
@@ -72,7 +72,7 @@ class TiedEmbeddings:
                 f"Create its layer with dtype='{dtype or 'float32'}'"
                 f"{', or leave `embeddings_dtype` out' if dtype else ''}."
             )
-        self._check_rows(table.shape[0])
+        require_row_per_class(table.shape[0], self._num_classes)
         if tuple(table.shape[1:]) != (dim,):
             raise ValueError(
                 f"Layer '{self._owner}' shares a table of shape {tuple(table.shape)}, so its "
@@ -145,25 +145,6 @@ class TiedEmbeddings:
             f"The table that layer '{self._owner}' shares must be one variable of floats. "
             f"Received: a {type(table).__name__} of dtype {table.dtype}. Share the table of a "
             "layer without quantization and LoRA."
-        )
-
-    def _check_rows(self, num_rows: int) -> None:
-        if num_rows != self._num_classes:
-            raise ValueError(
-                f"A shared table must have one row per class. Received: a table of {num_rows} "
-                f"rows and num_classes={self._num_classes}. Use num_classes={num_rows}. If "
-                "some rows are only padding, leave them out of the results with `exclude` or "
-                "`allowed`, for example in `predict_top_k`."
-            )
-
-
-def refuse_initializer(initializer: InitializerLike | TensorLike | None) -> None:
-    """Raises a ValueError if `embeddings_initializer` is given with a shared table."""
-    if initializer is not None:
-        raise ValueError(
-            "The layer that `embeddings` comes from initializes the shared table. Received: "
-            f"both `embeddings` and embeddings_initializer={initializer!r}. "
-            "Leave one of them out."
         )
 
 

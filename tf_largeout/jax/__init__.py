@@ -29,8 +29,8 @@ _FOLDER = pathlib.Path(__file__).parent.parent
 _MODULES = ("layers", "losses", "metrics", "optimizers", "retrieval", "samplers")
 # Modules that both backends use. They do not import TensorFlow.
 _SHARED = (
-    "arguments class_counts jax keras_backend keras_names optimizer_settings sampler_arguments "
-    "sampling_tables version wrong_arguments"
+    "arguments class_counts jax keras_backend keras_names layer_arguments optimizer_settings "
+    "sampler_arguments sampling_tables version wrong_arguments"
 ).split()
 
 

@@ -29,24 +29,26 @@ _GROUP = 32
 class ClassStatistics(NamedTuple):
     """Exact statistics of `B` examples with `L` labels each.
 
-    Attributes:
-        log_partition: float32 `[B]`, log of the sum over all classes of `exp(logit)`.
-        true_logits: float32 `[B, L]`, logits of the labels; 0 at padding, and NaN for ids out
-            of range.
-        ranks: int32 `[B, L]`, how many classes that are not excluded have a larger logit than
-            the label, or an equal one and a lower id. `N` at padding, for an excluded label,
-            and where the logit is NaN or -inf.
+    A rank is the number of classes that are not excluded and have a larger logit than the
+    label, or an equal one and a lower id. It is `N` at padding, for an excluded label, and
+    where the logit is NaN or -inf.
     """
 
-    log_partition: jax.Array
-    true_logits: jax.Array
-    ranks: jax.Array
+    log_partition: jax.Array  # float32 [B], log of the sum over all classes of exp(logit)
+    true_logits: jax.Array  # float32 [B, L], of the labels; 0 at padding, NaN out of range
+    ranks: jax.Array  # int32 [B, L]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def _sums(
+def log_partition_and_mean(
     queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form"
 ) -> tuple[jax.Array, jax.Array]:
+    """Returns the log of the sum of `exp(logit)`, and the mean logit, float32 `[B]` each.
+
+    They have gradients; that of the table is a dense array in its dtype. The backward pass
+    computes the logits again.
+    """
+
     def add(state: Any, first: Any, size: int) -> Any:
         logits = form.capped(_logits(form, queries, *_read(table, bias, first, size)))
         return _with_block(state[0], logits), state[1] + logits.sum(axis=1)
@@ -57,7 +59,7 @@ def _sums(
 
 
 def _forward(queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form") -> Any:
-    found = _sums(queries, table, bias, form)
+    found = log_partition_and_mean(queries, table, bias, form)
     return found, (queries, table, bias, found[0])
 
 
@@ -90,18 +92,7 @@ def _backward(form: "Form", saved: Any, gradients: Any) -> Any:
     return of_queries, of_table.astype(table.dtype), of_bias
 
 
-_sums.defvjp(_forward, _backward)
-
-
-def log_partition_and_mean(
-    queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form"
-) -> tuple[jax.Array, jax.Array]:
-    """Returns the log of the sum of `exp(logit)`, and the mean logit, float32 `[B]` each.
-
-    They have gradients; that of the table is a dense array in its dtype. The backward pass
-    computes the logits again.
-    """
-    return _sums(queries, table, bias, form._replace(scale=1.0))
+log_partition_and_mean.defvjp(_forward, _backward)
 
 
 def statistics(

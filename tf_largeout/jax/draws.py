@@ -61,21 +61,14 @@ class Pair:
 class Line:
     """Classes as parts of a line of integers, which has `num_strata` strata.
 
-    The part of a class is at most one stratum. A draw is the class at a random place.
-
-    Attributes:
-        num_strata: The number of strata; 1 for draws with replacement.
-        starts: uint32 `[n + 1, 2]`, where each block of classes starts, and where the
-            line ends.
-        first: int32 `[n + 1]`, the first class of each block, and the number of classes; None
-            if every block is one class.
-        lengths: uint32 `[n + 1, 2]`, the length of each class of a block; the last is not used.
+    The part of a class is at most one stratum. A draw is the class at a random place. Classes
+    of equal lengths form a block; without `first` and `lengths`, every block is one class.
     """
 
-    num_strata: int
-    starts: jax.Array
-    first: jax.Array | None = None
-    lengths: jax.Array | None = None
+    num_strata: int  # 1 for draws with replacement
+    starts: jax.Array  # uint32 [n + 1, 2], of the blocks; then the end of the line
+    first: jax.Array | None = None  # int32 [n + 1], of each block; then the number of classes
+    lengths: jax.Array | None = None  # uint32 [n + 1, 2], of each class; the last is not used
 
     @property
     def stratum(self) -> int:

@@ -14,13 +14,8 @@ from keras.src.backend import get_keras_mask, set_keras_mask
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from tf_largeout import keras_names
-from tf_largeout.arguments import (
-    MOST_CLASSES,
-    boolean,
-    real_number,
-    require_memory,
-    whole_number,
-)
+from tf_largeout import layer_arguments as arguments
+from tf_largeout.arguments import MOST_CLASSES, boolean, require_memory, whole_number
 from tf_largeout.jax import retrieval, samplers
 from tf_largeout.jax.rows import Table, value_of
 from tf_largeout.jax.steps import Form, Head, Tag, attach
@@ -33,23 +28,14 @@ _SCALE_OF_COSINES = 64.0  # of ArcFace
 class LargeOutput(keras.layers.Layer):
     """Scores `num_classes` classes as `features @ class_embeddings.T + bias`.
 
-    It returns logits, as a `Dense` layer. The losses and metrics of this package do not read
-    them, and XLA then removes their computation: a training step scores only the labels and
-    the classes that `sampler` draws. It updates their rows in place, so its time does not
-    depend on `num_classes`. An evaluation step makes one exact pass over the classes.
+    It returns logits, as a `Dense` layer does. The losses and metrics of this package do not
+    read them, and XLA then removes their computation: a training step scores only the labels
+    and the classes that `sampler` draws, and updates their rows in place. An evaluation step
+    makes one exact pass over the classes. This needs a compiled step, which is Keras's default
+    on JAX. Otherwise, each step computes all logits and copies the table.
 
-    This needs a compiled step, which is Keras's default on JAX. With `run_eagerly=True` or
-    `jit_compile=False`, each step computes all logits and copies the table.
-
-    The arguments are those on TensorFlow, except for what a ValueError refuses: `num_shards`
-    (`keras.distribution.ModelParallel` divides a table), a `ranking`, an `ItemTower` in
-    `embeddings`, and the policy mixed_float16. `embeddings` is a `keras.layers.Embedding` that
-    the model calls before this layer, or its table.
-
-    Call arguments:
-        features: `[batch, ..., dim]`.
-        training: Whether the step trains. Keras passes it in `fit`.
-        exclude: Ids `[batch, ..., n]` that metrics must not rank in `evaluate`, padded with -1.
+    The arguments are those on TensorFlow, without `num_shards` and `ranking`. `embeddings` is a
+    `keras.layers.Embedding` that the model calls before this layer, or its table.
     """
 
     def __init__(
@@ -74,21 +60,15 @@ class LargeOutput(keras.layers.Layer):
         _require("num_shards", num_shards, (1,), "keras.distribution.ModelParallel divides it.")
         for one in (ranking, loss_ranking):
             _require("ranking", one, (None, "logit"), "Others need the TensorFlow backend.")
-        dtypes = None, "bfloat16", self.variable_dtype
-        _require("embeddings_dtype", embeddings_dtype, dtypes, "They are the dtypes of rows.")
         policies = "float32", "bfloat16"
         _require("compute dtype", self.compute_dtype, policies, 'Use "mixed_bfloat16".')
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = boolean("use_bias", use_bias)
         self.normalize = boolean("normalize", normalize)
-        self.scale = scale
-        if scale not in (None, "learned"):
-            self.scale = real_number("scale", scale, least=0, allow_least=False)
-        self.logit_soft_cap = logit_soft_cap
-        if logit_soft_cap is not None:
-            self.logit_soft_cap = real_number("logit_soft_cap", logit_soft_cap, 0, False)
-        self.embeddings_dtype = embeddings_dtype
+        self.scale = arguments.checked_scale(scale)
+        self.logit_soft_cap = arguments.checked_cap(logit_soft_cap)
+        self.embeddings_dtype = arguments.checked_dtype(embeddings_dtype, self.variable_dtype)
         default = keras.initializers.VarianceScaling(0.25, "fan_out", "uniform")
         self.embeddings_initializer = _initializer(embeddings_initializer, default)
         self.bias_initializer = _initializer(bias_initializer, keras.initializers.Zeros())
@@ -97,7 +77,8 @@ class LargeOutput(keras.layers.Layer):
         self.tied_layer = embeddings if isinstance(embeddings, keras.layers.Layer) else None
         self._given = embeddings
         if embeddings is not None:
-            _check_tied(embeddings, self.num_classes, embeddings_initializer)
+            arguments.refuse_initializer(embeddings_initializer)
+            _check_tied(embeddings, self.num_classes)
         self.embeddings: Any = None
         self.bias: Any = None
         self.logit_scale: Any = None
@@ -106,17 +87,12 @@ class LargeOutput(keras.layers.Layer):
         self.input_spec = keras.layers.InputSpec(min_ndim=2)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        dim = input_shape[-1]
-        if dim is None:
-            raise ValueError(
-                f"The last dimension of the input of layer '{self.name}' must be known. "
-                f"Received: input_shape={tuple(input_shape)}."
-            )
+        dim = arguments.known_width(self.name, input_shape)
         self._add_table(dim)
         if self.use_bias:
             shape = (self.num_classes,)
             self.bias = self._add_rows("bias", shape, self.bias_initializer)
-        if self.scale == "learned":
+        if self.scale == arguments.LEARNED:
             start = _SCALE_OF_COSINES if self.normalize else 1.0
             constant = keras.initializers.Constant(math.log(start))
             self.logit_scale = self.add_weight(
@@ -148,8 +124,8 @@ class LargeOutput(keras.layers.Layer):
             if jax.default_backend() == "cpu":
                 size = math.prod(shape) * jnp.dtype(dtype).itemsize
                 require_memory(size, f"The matrix of class rows {shape} in {dtype} takes", "")
-            rows = self._add_rows("embeddings", shape, self.embeddings_initializer, dtype)
-            self.embeddings = rows
+            initializer = self.embeddings_initializer
+            self.embeddings = self._add_rows("embeddings", shape, initializer, dtype)
             return
         if self.tied_layer is not None and not self.tied_layer.built:
             raise ValueError(
@@ -237,11 +213,9 @@ class LargeOutput(keras.layers.Layer):
         return None if self.bias is None else jnp.asarray(value_of(self.bias))
 
     def _own_weights(self) -> dict[str, Any]:
-        names = ("embeddings", "bias", "logit_scale", "seed_state")
-        weights = {name: getattr(self, name) for name in names}
-        if self._given is not None:
-            del weights["embeddings"]
-        return {name: one for name, one in weights.items() if one is not None}
+        names = ["embeddings"] if self._given is None else []
+        weights = {n: getattr(self, n) for n in [*names, "bias", "logit_scale", "seed_state"]}
+        return {name: weight for name, weight in weights.items() if weight is not None}
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Saves the weights by name, in the form of the TensorFlow backend."""
@@ -288,14 +262,13 @@ class LargeOutput(keras.layers.Layer):
                 "layer it belongs. Pass the layer: embeddings=layer, not layer.embeddings."
             )
         serialize = keras.saving.serialize_keras_object
-        table, bias = self.embeddings_initializer, self.bias_initializer
         return {
             **super().get_config(),
             "num_classes": self.num_classes,
             "sampler": serialize(self.sampler),
             "use_bias": self.use_bias,
-            "embeddings_initializer": None if tied else _config_of(table),
-            "bias_initializer": _config_of(bias),
+            "embeddings_initializer": None if tied else _config_of(self.embeddings_initializer),
+            "bias_initializer": _config_of(self.bias_initializer),
             "embeddings": serialize(self.tied_layer) if tied else None,
             "num_shards": 1,
             "normalize": self.normalize,
@@ -313,7 +286,7 @@ def _require(name: str, value: Any, values: tuple[Any, ...], advice: str) -> Non
         )
 
 
-def _check_tied(given: Any, num_classes: int, initializer: Any) -> None:
+def _check_tied(given: Any, num_classes: int) -> None:
     is_table = isinstance(given, keras.Variable)
     if not is_table and not isinstance(given, keras.layers.Embedding):
         raise ValueError(
@@ -321,18 +294,10 @@ def _check_tied(given: Any, num_classes: int, initializer: Any) -> None:
             f"Received: {given!r} (of type {type(given).__name__}). For initial values use "
             "`embeddings_initializer`."
         )
-    if initializer is not None:
-        raise ValueError(
-            "`embeddings_initializer` has no effect on the table of another layer. Received: "
-            "both `embeddings` and `embeddings_initializer`. Leave one of them out."
-        )
     if not is_table and not getattr(given, "tie_weights", True):
         raise ValueError(f"`embeddings`: layer '{given.name}' must have tie_weights=True.")
-    rows = given.shape[0] if is_table else given.input_dim
-    if rows != num_classes:
-        raise ValueError(
-            f"`embeddings` must have {num_classes} rows, one per class. Received: {rows} rows."
-        )
+    num_rows = given.shape[0] if is_table else given.input_dim
+    arguments.require_row_per_class(num_rows, num_classes)
 
 
 def _array(values: Any) -> Any:

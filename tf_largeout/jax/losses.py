@@ -1,4 +1,7 @@
-"""The losses of a `LargeOutput` on JAX; formulas and arguments as on TensorFlow."""
+"""The losses of a `LargeOutput` on JAX.
+
+Formulas and arguments are those on TensorFlow, whose docstrings explain them.
+"""
 
 import sys
 from typing import Any
@@ -10,11 +13,10 @@ import numpy as np
 from keras.src.backend import set_keras_mask
 
 from tf_largeout.arguments import (
+    CrossEntropyArguments,
     boolean,
-    checked_class_weights,
     is_whole,
     one_of,
-    pack,
     real_number,
     unpack,
 )
@@ -37,14 +39,10 @@ _register = keras.saving.register_keras_serializable(package="tf_largeout")
 class TaggedLoss(keras.losses.Loss):
     """Base of the losses, which use the `Step` of an output layer, not its logits.
 
-    A subclass defines `of_step`. Arguments and calls are those on TensorFlow. `ignore_class` is
-    an id that marks labels to ignore, in addition to -1. An example without labels does not
-    count.
-
-    Labels out of range raise a ValueError in a loss that is called directly, and in the first
-    `fit` after `compile` if `y` is a NumPy array. A compiled step cannot raise errors:
-    there such labels, and features that are not finite, give a loss of NaN. The optimizers of
-    this package then change nothing.
+    A subclass defines `of_step`. Labels out of range raise a ValueError in a loss that is
+    called directly, and in the first `fit` after `compile` if `y` is a NumPy array. A compiled
+    step cannot raise errors: there such labels, and features that are not finite, give a loss
+    of NaN. The optimizers of this package then change nothing.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedLoss":
@@ -115,9 +113,9 @@ def _check_arguments_of_fit(
 ) -> None:
     """Raises a ValueError for a `class_weight` or, with `num_classes`, labels that are wrong.
 
-    A step cannot check labels. But before the first step of a `fit`, while Keras infers shapes,
-    all labels are in an argument of `fit`, if they are a NumPy array. (An error in a step would
-    also lose the weights, which Keras takes out of the model.)
+    A step cannot check labels. But while Keras infers shapes, before the first step, it finds
+    all labels in the argument `y` of `fit`, if this is a NumPy array. An error at this point
+    does not lose the weights, which Keras removes from the model during steps.
     """
     frame: Any = sys._getframe()
     while frame is not None and not (
@@ -137,7 +135,7 @@ def _check_arguments_of_fit(
         check_range(y.reshape(-1, num_labels), num_classes, ignore_class)
 
 
-class CrossEntropy:
+class CrossEntropy(CrossEntropyArguments):
     """The cross entropy of a softmax with smoothed or weighted targets.
 
     `W (log Z + p (log Z)^2) - (1 - e) sum_y w_y t_y o_y - e W mean_c o_c` for labels y with
@@ -145,26 +143,11 @@ class CrossEntropy:
     `label_smoothing`, p is `log_partition_penalty`.
     """
 
-    def __init__(
-        self, smoothing: float = 0.0, penalty: float = 0.0, class_weights: Any = None
-    ) -> None:
-        self.label_smoothing = real_number(
-            "label_smoothing", smoothing, 0, most=1, allow_most=False
-        )
-        self.log_partition_penalty = real_number("log_partition_penalty", penalty, least=0)
-        self.class_weights = (
-            None if class_weights is None else checked_class_weights(class_weights)
-        )
-
     def weights_of(self, labels: jax.Array, num_classes: int) -> jax.Array | float:
         """Returns the weights of labels, `[B, L]`, or 1."""
         if self.class_weights is None:
             return 1.0
-        if len(self.class_weights) != num_classes:
-            raise ValueError(
-                f"`class_weights` must have one weight for each of the {num_classes} classes. "
-                f"Received: {len(self.class_weights)} weights."
-            )
+        self.require_weight_per_class(num_classes)
         return jnp.asarray(self.class_weights)[jnp.maximum(labels, 0)]
 
     def of_scores(
@@ -188,27 +171,17 @@ class CrossEntropy:
 
     def exact(self, step: Step) -> jax.Array:
         """Returns the exact loss of each example, `[B]`, by a pass over all classes."""
-        labels, classes = step.labels.ids, step.head.classes
+        labels, mean = step.labels.ids, None
         if step.training:
             log_partition, mean = step.log_partition_and_mean()
             true_logits = step.head.logits(step.queries, labels, lookup=False)
         else:
             found = step.statistics()
             log_partition, true_logits = found.log_partition, found.true_logits
-            mean = None
             if self.label_smoothing:
-                _, mean = blocks.log_partition_and_mean(step.queries, *classes)
+                _, mean = blocks.log_partition_and_mean(step.queries, *step.head.classes)
         scores = log_partition, true_logits, labels, step.head.num_classes
         return self.of_scores(*scores, lambda: mean)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the arguments, with the class weights in compressed form."""
-        weights = self.class_weights
-        return {
-            "label_smoothing": self.label_smoothing,
-            "log_partition_penalty": self.log_partition_penalty,
-            "class_weights": None if weights is None else pack(weights),
-        }
 
 
 def target_weights(labels: jax.Array) -> jax.Array:
@@ -219,10 +192,7 @@ def target_weights(labels: jax.Array) -> jax.Array:
 
 @_register
 class SoftmaxLoss(TaggedLoss):
-    """Exact softmax cross entropy over all classes, in blocks, in O(num_classes).
-
-    The arguments are those on TensorFlow; only compute_dtype="float32" is supported.
-    """
+    """Exact softmax cross entropy over all classes, in blocks, in float32."""
 
     def __init__(
         self,
@@ -248,8 +218,6 @@ class SampledLoss(TaggedLoss):
     """Base of the losses over the labels and the classes that the sampler draws.
 
     In `evaluate`, and in any step that does not train, they report the exact softmax loss.
-    `compute_dtype`, "float32" or "bfloat16", is that of the factors of products with classes
-    that all examples share. The arguments are those on TensorFlow.
     """
 
     cross_entropy = CrossEntropy()

@@ -1,7 +1,7 @@
-"""The metrics of the ranks of labels, exact in `evaluate`, on JAX.
+"""The metrics of the ranks of labels on JAX, exact in `evaluate`.
 
-Formulas and arguments are those of the classes of the same names for the TensorFlow backend,
-whose docstrings have them in full. Other than there, a `Perplexity` is always NaN in training.
+Formulas, arguments and calls are those on TensorFlow, whose docstrings explain them. But
+`absolute` must be False or None, and labels out of range give NaN in a compiled step.
 """
 
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ class ExampleMetric(keras.metrics.Metric):
     their terms are NaN. If no step could compute the metric, the result is NaN.
     """
 
+    kind: str | None = None  # the default name
     _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "ExampleMetric":
@@ -35,7 +36,7 @@ class ExampleMetric(keras.metrics.Metric):
     def __init__(
         self, absolute: bool | None = None, name: str | None = None, dtype: Any = None
     ) -> None:
-        super().__init__(name=name, dtype=dtype)
+        super().__init__(name=name or self.kind, dtype=dtype)
         self.absolute = boolean("absolute", absolute, or_none=True)
         if absolute:
             raise ValueError(
@@ -95,17 +96,9 @@ def add_exactly(total: keras.Variable, rest: keras.Variable, added: jax.Array) -
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class Perplexity(ExampleMetric):
-    """The exponential of the mean exact cross entropy: see its class for TensorFlow.
+    """The exponential of the mean exact cross entropy; in training, it is always NaN."""
 
-    It is exact in `evaluate`, and NaN in training.
-    """
-
-    _direction = "down"
-
-    def __init__(
-        self, absolute: bool | None = None, name: str | None = None, dtype: Any = None
-    ) -> None:
-        super().__init__(absolute, name or "perplexity", dtype)
+    kind, _direction = "perplexity", "down"
 
     def example_terms(self, step: Step, valid: jax.Array) -> Terms | None:
         if step.training:
@@ -133,11 +126,7 @@ class RankedLabels(NamedTuple):
 
 
 class RankMetric(ExampleMetric):
-    """A metric of the labels with ranks below k. Subclasses define `hit_values`.
-
-    It is exact in `evaluate`. In training with a sampled loss, it ranks each label among the
-    labels of its example and the drawn classes, so its value is too high.
-    """
+    """A metric of the labels with ranks below k. Subclasses define `hit_values`."""
 
     kind = "hits"  # the default name is "{kind}_at_{k}"
     k_or_none = False  # whether `k` may be None, for all classes
@@ -180,34 +169,16 @@ class FullRankMetric(RankMetric):
 
     k_or_none = True
 
-    def __init__(
-        self,
-        k: int | None = None,
-        absolute: bool | None = None,
-        name: str | None = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(k, absolute, name, dtype)
+    def __init__(self, k: int | None = None, *args: Any, **options: Any) -> None:
+        super().__init__(k, *args, **options)
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class PrecisionAtK(RankMetric):
     """P@k: the share of labels among the k highest-scoring classes.
 
-    Args:
-        k: Number of best classes to consider, from 1 to the number of classes.
-        absolute: False or None. True raises an error: it needs the TensorFlow backend.
-        name: Name of the metric, "precision_at_{k}" by default.
-        dtype: Dtype of the result.
-
-    `y_true` are integer class ids, one per example or several, padded with -1, also with
-    columns of `with_exclude`; `y_pred` is the direct output of a `LargeOutput`; `sample_weight`
-    are weights of the examples. Examples without labels do not count.
-
-    Raises:
-        ValueError: If an argument is wrong, if `k` exceeds the number of classes, if `y_pred`
-            is another output, or if labels or weights do not match it. Labels out of range in a
-            compiled step give NaN instead.
+    In training with a sampled loss, metrics rank a label only among the labels of its example
+    and the drawn classes, so their values are too high.
     """
 
     kind = "precision"
@@ -218,7 +189,7 @@ class PrecisionAtK(RankMetric):
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class RecallAtK(RankMetric):
-    """R@k: the share of an example's labels among the k best classes; see `PrecisionAtK`."""
+    """R@k: the share of an example's labels that are among the k best classes."""
 
     kind = "recall"
 
@@ -228,7 +199,7 @@ class RecallAtK(RankMetric):
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class HitRateAtK(RankMetric):
-    """HR@k: the share of examples with a label among the k best classes; see `PrecisionAtK`."""
+    """HR@k: the share of examples with a label among the k best classes."""
 
     kind = "hit_rate"
 
@@ -238,7 +209,7 @@ class HitRateAtK(RankMetric):
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class MeanReciprocalRank(FullRankMetric):
-    """MRR: the mean of 1 / (position of the first label); see `PrecisionAtK`."""
+    """MRR: the mean of 1 / (position of the first label)."""
 
     kind = "mean_reciprocal_rank"
 
@@ -248,7 +219,7 @@ class MeanReciprocalRank(FullRankMetric):
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class MeanAveragePrecision(FullRankMetric):
-    """MAP: the mean over labels of the precision down to the label; see `PrecisionAtK`."""
+    """MAP: the mean over labels of the precision down to the label."""
 
     kind = "mean_average_precision"
 
@@ -260,7 +231,7 @@ class MeanAveragePrecision(FullRankMetric):
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class NDCG(FullRankMetric):
-    """Normalized discounted cumulative gain of the k best classes; see `PrecisionAtK`."""
+    """Normalized discounted cumulative gain of the k best classes."""
 
     kind = "ndcg"
 
@@ -274,21 +245,9 @@ class NDCG(FullRankMetric):
 def with_exclude(labels: Any, exclude: Any) -> np.ndarray:
     """Returns labels that also name classes that `evaluate` must not rank, such as seen items.
 
-    The metrics except `Perplexity` then rank only the classes that are not excluded for the
-    example. An excluded label is never found, but still counts as a label. In training,
-    `exclude` has no effect. Each excluded class is a further column, `class - 2^31`.
-
-    Args:
-        labels: Integer class ids, as for the losses: an array `[...]` or, padded with -1,
-            `[..., max_labels]`, where `[..., dim]` is the shape of the features.
-        exclude: Integer class ids `[..., n]`, padded with -1; they may repeat. Or a list of
-            lists or sets, or a SciPy sparse matrix, whose nonzero columns are excluded.
-
-    Returns:
-        int32 `[..., max_labels + n]`.
-
-    Raises:
-        ValueError: If the ids are not integers, are too large, or the shapes do not match.
+    `exclude` are ids `[..., n]`, padded with -1, a list of lists or sets, or a SciPy sparse
+    matrix, whose nonzero columns are excluded. Returns int32 `[..., max_labels + n]`: each
+    excluded class is a further column, `class - 2^31`.
     """
     ids, excluded = padded_ids("labels", labels), padded_ids("exclude", exclude)
     shape = ids.shape

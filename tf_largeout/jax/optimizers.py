@@ -1,7 +1,7 @@
 """Keras optimizers that update only the rows of a variable that have a gradient, on JAX.
 
-Rules, arguments, configs and saved states are those of the optimizers of the same names for
-TensorFlow. The docstrings in tf_largeout/optimizers explain the rules and the defaults.
+Rules, arguments, configs and saved states are those on TensorFlow, whose docstrings explain
+them.
 """
 
 import math
@@ -78,11 +78,8 @@ class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
 
     With dense gradients, the results are those of the Keras optimizer. Gradients of repeated
     ids are summed before they are clipped. Weight decay is decoupled and applied to the updated
-    rows only. A step with a gradient that is not finite changes nothing.
-
-    Class rows in bfloat16 are updated in float32 and rounded at random, and their slots are
-    float32. The random bits depend on the position of the variable in the optimizer, the step,
-    the place of the row among the rows with a gradient, and the column.
+    rows only. A step with a gradient that is not finite changes nothing. Class rows in bfloat16
+    are updated in float32 and rounded at random, and their slots are float32.
     """
 
     _slots: tuple[str, ...]  # lists with a slot, or None, for each variable
@@ -129,10 +126,9 @@ class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
         elif layout is not None:
             axes = layout.axes[: len(shape)]
             layout = keras.distribution.TensorLayout(axes, layout.device_mesh)
-        options = {"trainable": False, "layout": layout}
         name = f"{variable.path.replace('/', '_')}_{name}"
         with keras.name_scope(self.name, caller=self):
-            slot = kind(initializer, shape, dtype, name=name, **options)
+            slot = kind(initializer, shape, dtype, False, layout=layout, name=name)
         self._track_variable(slot)
         return slot
 
@@ -232,23 +228,11 @@ class LazyAdam(AdamSettings, RowSparse, keras.optimizers.Adam):
     """Adam that updates only the rows with a gradient.
 
     A step takes O(rows with a gradient) time for the class rows of a `LargeOutput` with a
-    sampled loss, and for the table of a `keras.layers.Embedding`:
+    sampled loss, and for the table of a `keras.layers.Embedding`.
 
-    ```
-    v *= beta_2^(steps since the row's last gradient - 1)
-    g = sum of the gradients of the row
-    v += (g^2 - v) (1 - beta_2)
-    w -= learning_rate sqrt(1 - beta_2^(t + row_step_offset)) g / (sqrt(v) + epsilon)
-    ```
-
-    where t is the global step. For dense gradients the result is that of
-    `keras.optimizers.Adam`. The class of this name for TensorFlow explains the rule and the
-    arguments.
-
-    Raises:
-        ValueError: for `amsgrad` and an argument out of range. At a sparse gradient: for
-            `use_ema`, `gradient_accumulation_steps`, a `LossScaleOptimizer` around this one, a
-            constraint of the variable, and a variable of another dtype than float32.
+    A step with a sparse gradient raises a ValueError for `use_ema`,
+    `gradient_accumulation_steps`, a `LossScaleOptimizer` around this optimizer, a constraint of
+    the variable, and a variable of another dtype than float32.
     """
 
     _slots = ("momentums", "velocities", "last_steps")
@@ -263,10 +247,7 @@ class LazyAdam(AdamSettings, RowSparse, keras.optimizers.Adam):
     def add_variable_from_reference(
         self, reference_variable: Variable, name: str = "var", initializer: Any = "zeros"
     ) -> Variable | None:
-        """Creates a slot; None for the first moment if it is not used.
-
-        The first moment of class rows has rows only if sparse gradients use it.
-        """
+        """Creates a slot; no first moment if it is not used, or without rows until it is."""
         if name == "momentum" and not (self.beta_1 or self.row_beta_1):
             return None
         if name != "momentum" or not _is_class_table(reference_variable):
@@ -312,17 +293,7 @@ class LazyAdam(AdamSettings, RowSparse, keras.optimizers.Adam):
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
 class RowwiseAdagrad(RowwiseAdagradSettings, RowSparse, keras.optimizers.Adagrad):
-    """Adagrad with one accumulator per row, to save memory.
-
-    For a row of a variable of rank 2 or more, g is the sum of its gradients, and:
-
-    ```
-    a += mean(g^2),  w -= learning_rate g / sqrt(a + epsilon)
-    ```
-
-    Other variables are updated by Adagrad. The class of this name for TensorFlow explains the
-    arguments. The errors are those of `LazyAdam`.
-    """
+    """Adagrad with one accumulator per row of a matrix, to save memory; see `LazyAdam`."""
 
     _slots = ("accumulators",)
 
@@ -332,8 +303,7 @@ class RowwiseAdagrad(RowwiseAdagradSettings, RowSparse, keras.optimizers.Adagrad
         """Creates a slot; the accumulator of a matrix has one value per row."""
         shape = reference_variable.shape
         if name == "accumulator" and len(shape) > 1:
-            options = {"initializer": initializer}
-            return self.add_slot(reference_variable, name, shape[:1], **options)
+            return self.add_slot(reference_variable, name, shape[:1], initializer=initializer)
         return super().add_variable_from_reference(reference_variable, name, initializer)
 
     def change(

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from tf_largeout.arguments import is_whole, one_of, padded_ids, whole_number
+from tf_largeout.arguments import one_of, padded_ids, whole_number
 from tf_largeout.jax import blocks
 from tf_largeout.jax.steps import Head, tag_of
+from tf_largeout.layer_arguments import checked_k
 
 Best = tuple[jax.Array, jax.Array]
 _search = jax.jit(blocks.top_k, static_argnums=(3, 4))
@@ -31,25 +32,13 @@ def predict_top_k(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the `k` best classes of each example, without a `[batch, num_classes]` array.
 
-    Arguments, results and errors are those on TensorFlow, without an `index` and `scores`. Each
-    call traces the model again. For a few examples at a time, call `top_k` of the layer.
+    Arguments and results are those on TensorFlow, but `index` must be None, and `scores` must
+    be "logit". The model must be built. Each call traces it again. For a few examples at a
+    time, call `top_k` of the layer.
 
-    Args:
-        model: A built model whose output is that of a `LargeOutput`.
-        x: Arrays, or an iterable of batches, as in `predict`.
-        k: At least 1. If fewer classes are left, results are padded with -inf and -1.
-        exclude: Ids `[examples, n]` that must not be in the result, padded with -1; or a list
-            of lists or sets, or a SciPy sparse matrix. It needs arrays as `x`.
-        allowed: Ids `[m]`, or a set, of the only classes that may be in any result.
-        batch_size: For arrays; 32 by default, as in Keras.
-        verbose: As in `predict`.
-        index: Must be None on JAX.
-        positions: "last" returns one result per sequence, for the last position that is not
-            masked: -inf and -1 if there is none. None returns a result for each position.
-        scores: Must be "logit" on JAX.
-
-    Returns:
-        `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]`.
+    Returns `(scores, ids)`: NumPy float32 and int64 `[examples, k]`, or `[examples, time, k]`
+    for all positions of sequences. If fewer than k classes are left, or a sequence has no
+    position for `positions="last"`, they are padded with -inf and -1.
     """
     if not isinstance(model, keras.Model):
         raise ValueError(f"`predict_top_k` needs a keras.Model. Received: model={model!r}.")
@@ -85,20 +74,17 @@ def predict_top_k(
             return scores, ids
         return jnp.where(has_position, scores, -jnp.inf), jnp.where(has_position, ids, -1)
 
-    weights = [[v.value for v in part] for part in _variables(model)]
+    if not model.built:
+        raise ValueError(
+            f"Model '{model.name}' is not built yet. Call it on data, or add a keras.Input."
+        )
+    variables = model.trainable_variables, model.non_trainable_variables
+    weights = [[v.value for v in part] for part in variables]
     found = []
     for inputs, rows in _batches(x, excluded, size, verbose):
         found.append(jax.tree.map(np.asarray, find(*weights, inputs, rows)))
     best, ids = _checked(*(np.concatenate(part) for part in zip(*found, strict=True)))
     return best, ids.astype(np.int64)
-
-
-def _variables(model: keras.Model) -> tuple[list[Any], list[Any]]:
-    if not model.built:
-        raise ValueError(
-            f"Model '{model.name}' is not built yet. Call it on data, or add a keras.Input."
-        )
-    return model.trainable_variables, model.non_trainable_variables
 
 
 def _batches(x: Any, excluded: Any, size: int, verbose: Any) -> Iterator[tuple[Any, Any]]:
@@ -137,11 +123,7 @@ def exact_top_k(
     arguments, and features that are not finite, raise a ValueError; in a compiled function,
     such features give NaN and -1 instead, and ids of `exclude` out of range have no effect.
     """
-    if not (is_whole(k) and k >= 1):
-        raise ValueError(
-            "`k` must be an integer of at least 1, usually between 1 and "
-            f"num_classes={head.num_classes}. Received: k={k!r}."
-        )
+    k = checked_k(k, head.num_classes)
     features, dim = jnp.asarray(features), head.table.value.shape[1]
     if features.ndim == 0 or features.shape[-1] != dim:
         raise ValueError(
@@ -151,7 +133,7 @@ def exact_top_k(
         )
     if exclude is not None and not isinstance(exclude, jax.Array):
         exclude = _exclusions(exclude, head.num_classes)
-    return _checked(*_best(head, features, int(k), exclude, allowed))
+    return _checked(*_best(head, features, k, exclude, allowed))
 
 
 def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -> Best:

@@ -1,12 +1,12 @@
-"""Samplers for Keras on JAX: they draw the classes that a sampled loss compares with labels.
+"""The samplers on JAX: they draw the classes that a sampled loss compares with the labels.
 
-Arguments, distributions and expected counts are those of the TensorFlow backend. A step costs
-O(num_sampled), or O(num_sampled log num_classes) with a table, except for `TopKSampler`.
+Arguments, distributions and expected counts are those on TensorFlow, whose docstrings explain
+them. A step takes O(num_sampled log num_classes) time, except for `TopKSampler`.
 """
 
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -34,27 +34,18 @@ _FORMS = (
 
 
 class SampledValues(NamedTuple):
-    """The result of a sampler for a loss.
+    """The result of a sampler for a loss: ids, and how often each is expected in a sample."""
 
-    Attributes:
-        sampled_candidates: int32, ids of the sampled classes: `[num_sampled]` if the batch
-            shares them, or `[batch, num_sampled]`, padded with -1.
-        true_expected_count: float32 `[batch, num_labels]`, the expected number of times that
-            each label occurs in a sample; 1 for padding.
-        sampled_expected_count: float32, the same for `sampled_candidates`, in its shape.
-    """
-
-    sampled_candidates: jax.Array
-    true_expected_count: jax.Array
-    sampled_expected_count: jax.Array
+    sampled_candidates: jax.Array  # int32 [num_sampled], or [batch, n], padded with -1
+    true_expected_count: jax.Array  # float32 [batch, num_labels], of the labels; 1 for padding
+    sampled_expected_count: jax.Array  # float32, in the shape of `sampled_candidates`
 
 
 class HeadAndTail(NamedTuple):
     """Hard classes of each example, with counts of 1, and a sample that the batch shares.
 
-    For each example, tail classes that are also in its head are ignored. So the sum over the
-    head, plus the weighted sum over the tail, is an unbiased estimate for any head.
-    `head.true_expected_count` is 1 for labels in the head and 0 for other labels.
+    Losses ignore tail classes that are in the head of the example. The sum over both is then
+    unbiased. `head.true_expected_count` is 1 for labels in the head and 0 for other labels.
     """
 
     head: SampledValues
@@ -67,27 +58,18 @@ class HeadAndTail(NamedTuple):
         return jnp.where(in_head, 1.0, self.tail.true_expected_count)
 
 
+Sample: TypeAlias = SampledValues | HeadAndTail
+
+
 class Sampler:
     """Draws the classes that a sampled loss compares with the labels of a training step.
 
     A subclass implements `draw`. If it has state, it creates weights of the layer in `build`
     with `add_weight`, which are saved with the layer, and assigns them in `draw`.
-
-    Args:
-        num_sampled: Number of classes drawn, a positive int.
-        seed: Int that determines the random draws; None for a random seed.
-
-    Attributes:
-        searches: Whether the drawn classes depend on features or labels. Such a sampler cannot
-            be the tail of another one.
-        counts_are: What the expected counts mean: "draws", if a class may be drawn several
-            times; "probabilities", if it is drawn at most once; or "none", if they are unknown
-            and set to 1.
-        num_classes: Number of classes of the layer that has built it; 0 before.
     """
 
-    searches = False
-    counts_are = "draws"
+    searches = False  # whether draws depend on features or labels; then it cannot be a tail
+    counts_are = "draws"  # or "probabilities", of a class at most once; or "none", if unknown
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Sampler":
         refuse_wrong_arguments_of(cls, kwargs, OF_SAMPLERS)
@@ -96,7 +78,7 @@ class Sampler:
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
         self.seed = seed_or_none("seed", seed)
-        self.num_classes = 0
+        self.num_classes = 0  # until a layer builds it
         self._weights: dict[str, keras.Variable] = {}
 
     def build(self, layer: keras.layers.Layer) -> None:
@@ -116,26 +98,20 @@ class Sampler:
         return weight
 
     def _add(self, layer: keras.layers.Layer, name: str, value: np.ndarray) -> None:
-        options = {"shape": value.shape, "dtype": value.dtype.name}
-        initializer = lambda shape, dtype: jnp.asarray(value)  # noqa: E731
-        self.add_weight(layer, name, initializer=initializer, **options)
+        options = {"initializer": lambda shape, dtype: jnp.asarray(value)}
+        self.add_weight(layer, name, shape=value.shape, dtype=value.dtype.name, **options)
 
-    def sample(
-        self, features: jax.Array, labels: jax.Array, head: Head
-    ) -> SampledValues | HeadAndTail:
+    def sample(self, features: jax.Array, labels: jax.Array, head: Head) -> Sample:
         """Draws classes for one training step; no gradient flows through the result."""
         values = self.draw(jax.lax.stop_gradient(features), labels, head)
         return jax.tree.map(jax.lax.stop_gradient, values)
 
-    def draw(
-        self, features: jax.Array, labels: jax.Array, head: Head
-    ) -> SampledValues | HeadAndTail:
+    def draw(self, features: jax.Array, labels: jax.Array, head: Head) -> Sample:
         """Draws classes. Called once in each training step, as a part of a compiled function.
 
-        Args:
-            features: float32 `[batch, dim]`. Products with rows, plus biases, are logits.
-            labels: int32 `[batch, num_labels]`, padded with -1.
-            head: The rows and biases of the classes. `head.next_key()` returns a random key.
+        `features` are float32 `[batch, dim]`, whose products with rows, plus biases, are
+        logits. `labels` are int32 `[batch, num_labels]`, padded with -1. `head` has the rows
+        and biases, and `head.next_key()` returns a random key.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `draw`.")
 
@@ -171,20 +147,8 @@ class Sampler:
 class StaticSampler(Sampler):
     """Base of the samplers whose distribution `q` does not depend on features or weights.
 
-    With `unique=False` the draws are independent and the expected count of class c is
-    `num_sampled * q_c`. With `unique=True` the classes are distinct, and the expected count is
-    the probability `min(1, tau * q_c)`, with the sum `num_sampled`. See the same class on the
-    TensorFlow backend. Counts are those of the draws, up to rounding to float32.
-
-    Args:
-        num_sampled: Number of classes drawn; at most the number of classes if `unique`.
-        unique: Whether to draw without replacement; None for `shared`.
-        seed: Int that determines the random draws; None for a random seed.
-        shared: Whether the batch shares one sample. Otherwise each example has its own draws.
-
-    Raises:
-        ValueError: If an argument is invalid; if `unique` and not `shared`; when the layer is
-            built, if `unique` and it has fewer than `num_sampled` classes.
+    The expected count of class c is `num_sampled * q_c`. If `unique`, it is the probability
+    `min(1, tau * q_c)`, with the sum `num_sampled`.
     """
 
     def __init__(
@@ -226,7 +190,7 @@ class StaticSampler(Sampler):
 @named("uniform")
 @_register
 class UniformSampler(StaticSampler):
-    """Draws every class with the same probability. Arguments: see `StaticSampler`."""
+    """Draws every class with the same probability."""
 
     _make_tables = staticmethod(tables.uniform_tables)
 
@@ -236,9 +200,8 @@ class UniformSampler(StaticSampler):
 class LogUniformSampler(StaticSampler):
     """Draws by Zipf's law, `q_c = log((c + 2) / (c + 1)) / log(num_classes + 1)`.
 
-    Ids must be sorted by falling frequency. From class 8,192 on, classes of almost equal
-    probability share one, so probabilities and counts differ by at most 6.2e-5 of themselves
-    from the formula. Arguments: see `StaticSampler`.
+    Ids must be sorted by falling frequency. From class 8,192 on, similar classes have equal
+    probabilities, so these differ from the formula by a factor of at most 1 + 6.2e-5.
     """
 
     _make_tables = staticmethod(tables.log_uniform_tables)
@@ -247,18 +210,11 @@ class LogUniformSampler(StaticSampler):
 @named("unigram")
 @_register
 class UnigramSampler(StaticSampler):
-    """Draws classes in proportion to their frequency.
+    """Draws classes in proportion to `max(count, floor)^distortion`.
 
-        q_c = max(count_c, floor)^distortion / sum of the same over all classes
-
-    where floor is 1, or the smallest positive count if that is below 1. The counts come from
-    `counts` or `adapt`, before or after the layer is built. They are saved with the weights of
-    the layer, not in the config. The state takes 16 bytes per class.
-
-    Args:
-        num_sampled, unique, seed, shared: See `StaticSampler`.
-        counts: Optional counts, or any numbers in proportion to them, one per class.
-        distortion: Exponent of the counts; 0 draws uniformly. word2vec uses 0.75.
+    floor is 1, or the smallest positive count if that is below 1. The counts come from `counts`
+    or `adapt`, before or after the layer is built. They are saved with the weights of the
+    layer, not in the config. The state takes 16 bytes per class.
     """
 
     def __init__(
@@ -279,13 +235,8 @@ class UnigramSampler(StaticSampler):
     def adapt(self, data: Any, steps: int | None = None) -> None:
         """Counts the training labels; replaces earlier counts.
 
-        Args:
-            data: Integer labels of any shape, padded with -1; or an iterable of these or of
-                batches `(x, y, ...)`, such as a data set.
-            steps: Number of elements to take from an iterable; needed if it is infinite.
-
-        Raises:
-            ValueError: If `data` contains no labels, or if some labels are not class ids.
+        `data` are integer labels of any shape, padded with -1; or an iterable of these or of
+        batches `(x, y, ...)`, of which `steps` elements are used, None for all.
         """
         counts = count_ids(batches_of_labels(data, steps), _FORMS)
         if self.num_classes:
@@ -366,19 +317,6 @@ class TopKSampler(Sampler):
     Each step makes a pass over all classes. With `num_hard=None`, the sum over these classes
     replaces the partition function, without a correction. With `num_hard`, they are the head of
     a `HeadAndTail`, and the estimate of the partition function is unbiased.
-
-    Args:
-        num_sampled: Number of sampled classes per example, with those of the tail.
-        num_hard: Number of classes with the highest logits per example; or None for all.
-        tail: With `num_hard`, the sampler of the other classes: a name such as "uniform", or a
-            static `Sampler`, of which this sampler makes a copy, `sampler.tail`.
-        start_step: With `num_hard`, the first training step that searches, counted from 0. None
-            starts between step `num_classes / 200`, limited to the range from 100 to 1,000, and
-            three times this step, when most labels have occurred often.
-        seed: Int that determines the random draws; None for a random seed.
-
-    Raises:
-        ValueError: If an argument is invalid, or if the tail cannot draw its classes.
     """
 
     searches = True
@@ -413,9 +351,7 @@ class TopKSampler(Sampler):
             self._add(layer, "search_start_labels", labels)
         self._add(layer, "search_start", np.array([0, -1], np.int32))
 
-    def draw(
-        self, features: jax.Array, labels: jax.Array, head: Head
-    ) -> SampledValues | HeadAndTail:
+    def draw(self, features: jax.Array, labels: jax.Array, head: Head) -> Sample:
         if self.tail is None:
             ids = self._search(features, head)
             return SampledValues(ids, jnp.ones(labels.shape), jnp.ones(ids.shape))
@@ -501,8 +437,7 @@ def _may_be_tail(sampler: Any) -> bool:
 def get(identifier: Any, num_classes: int | None = None) -> Sampler | None:
     """Returns the sampler for a `Sampler`, its name, its serialized config, or None.
 
-    A sampler by name draws at most half of `num_classes`, if it is given. Raises a ValueError
-    if the identifier is unknown, or is "unigram", which needs counts.
+    A sampler by name draws at most half of `num_classes`, if it is given.
     """
     if identifier is None or isinstance(identifier, Sampler):
         return identifier

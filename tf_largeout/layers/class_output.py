@@ -9,13 +9,14 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import keras_internals
-from tf_largeout.arguments import boolean, is_whole, one_of
+from tf_largeout.arguments import boolean, one_of
 from tf_largeout.classes import probabilities
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import as_float32, exact_top_k
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
 from tf_largeout.keras_internals import RunningStep
+from tf_largeout.layer_arguments import checked_k, known_width
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
 from tf_largeout.samplers.sampler import Sampler
@@ -156,14 +157,7 @@ class ClassOutput(keras.layers.Layer):
 
     def width_of(self, input_shape: Shape) -> int:
         """Returns the last dimension of the input. Raises a ValueError if it is not known."""
-        dim = input_shape[-1]
-        if dim is None:
-            raise ValueError(
-                f"The last dimension of the input of layer '{self.name}' must be known. "
-                f"Received: input_shape={tuple(input_shape)}. Give the layer before it a fixed "
-                "number of units."
-            )
-        return dim
+        return known_width(self.name, input_shape)
 
     def add_class_weight(
         self,
@@ -362,11 +356,7 @@ class ClassOutput(keras.layers.Layer):
                 finite get NaN and -1 instead of this error.
         """
         self._require_built("top_k")
-        if not (is_whole(k) and k >= 1):
-            raise ValueError(
-                "`k` must be an integer of at least 1, usually between 1 and "
-                f"num_classes={self.num_classes}. Received: k={k!r}."
-            )
+        k = checked_k(k, self.num_classes)
         dim = self.class_matrix.dim
         features = as_float32("features", features, f"[..., {dim}]")
         if not features.shape[-1:].is_compatible_with([dim]):

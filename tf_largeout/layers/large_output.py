@@ -13,15 +13,21 @@ from tf_largeout.arguments import (
     MOST_CLASSES,
     boolean,
     memory_of_machine,
-    real_number,
     require_memory,
     whole_number,
 )
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import RowScorer
 from tf_largeout.classes.row_sources import LogitForm, RowSource, tables_of
-from tf_largeout.classes.tied_embeddings import TiedEmbeddings, refuse_initializer
+from tf_largeout.classes.tied_embeddings import TiedEmbeddings
 from tf_largeout.classes.tower_rows import TowerRows
+from tf_largeout.layer_arguments import (
+    LEARNED,
+    checked_cap,
+    checked_dtype,
+    checked_scale,
+    refuse_initializer,
+)
 from tf_largeout.layers.class_output import ClassOutput
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
@@ -30,7 +36,6 @@ from tf_largeout.types import Config, InitializerLike, Shape, TensorLike
 from tf_largeout.variables import class_rows, initializers, saved_weights
 from tf_largeout.variables.class_rows import ShardedTable
 
-_LEARNED = "learned"
 _SCALE_OF_COSINES = 64.0  # of ArcFace
 
 
@@ -148,12 +153,9 @@ class LargeOutput(ClassOutput):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.embeddings_dtype = _checked_dtype(embeddings_dtype, self.variable_dtype)
+        self.embeddings_dtype = checked_dtype(embeddings_dtype, self.variable_dtype)
         self.normalize = boolean("normalize", normalize)
-        self.scale = _checked_scale(scale)
-        self.logit_soft_cap = logit_soft_cap
-        if logit_soft_cap is not None:
-            self.logit_soft_cap = real_number("logit_soft_cap", logit_soft_cap, 0, False)
+        self.scale, self.logit_soft_cap = checked_scale(scale), checked_cap(logit_soft_cap)
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
         self.num_shards = _checked_num_shards(
             num_shards, self.num_classes, embeddings is not None
@@ -225,7 +227,7 @@ class LargeOutput(ClassOutput):
         else:
             source = self._add_tables(dim)
         scale: Any = _SCALE_OF_COSINES if self.normalize else 1.0
-        if self.scale == _LEARNED:
+        if self.scale == LEARNED:
             self.logit_scale = scale = self.add_class_weight(
                 "logit_scale", (), keras.initializers.Constant(math.log(scale))
             )
@@ -428,16 +430,6 @@ class LargeOutput(ClassOutput):
         }
 
 
-def _checked_scale(scale: float | str | None) -> float | str | None:
-    if scale is None or (isinstance(scale, str) and scale == _LEARNED):
-        return scale
-    if isinstance(scale, str):
-        raise ValueError(
-            f"`scale` must be a number above 0, 'learned' or None. Received: scale={scale!r}."
-        )
-    return real_number("scale", scale, least=0, allow_least=False)
-
-
 def _checked_tower(
     tower: ItemTower, num_classes: int, embeddings_dtype: str | None
 ) -> ItemTower:
@@ -475,22 +467,6 @@ def _checked_num_shards(num_shards: int, num_classes: int, is_tied: bool) -> int
             "`embeddings` out, or use num_shards=1."
         )
     return count
-
-
-def _checked_dtype(embeddings_dtype: Any, variable_dtype: str) -> str | None:
-    if embeddings_dtype is None:
-        return None
-    try:
-        dtype = keras.backend.standardize_dtype(embeddings_dtype)
-    except (ValueError, TypeError):
-        dtype = None
-    if dtype not in ("bfloat16", variable_dtype):
-        raise ValueError(
-            f"`embeddings_dtype` must be 'bfloat16', or '{variable_dtype}' or None for the "
-            "variable dtype of the layer's dtype policy. Received: embeddings_dtype="
-            f"{embeddings_dtype!r}. (float16 overflows above 65,504, bfloat16 never does.)"
-        )
-    return dtype
 
 
 def _require_memory_for(shape: tuple[int, int], dtype: str) -> None:

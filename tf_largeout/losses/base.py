@@ -9,15 +9,7 @@ import tensorflow as tf
 from typing_extensions import Self, Unpack
 
 from tf_largeout import checks
-from tf_largeout.arguments import (
-    boolean,
-    checked_class_weights,
-    is_whole,
-    one_of,
-    pack,
-    real_number,
-    unpack,
-)
+from tf_largeout.arguments import CrossEntropyArguments, boolean, is_whole, one_of, unpack
 from tf_largeout.keras_internals import mask_of, running_step, set_mask
 from tf_largeout.keras_names import snake_case
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
@@ -288,7 +280,7 @@ def target_weights(has_label: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     return tf.math.divide_no_nan(present, tf.reduce_sum(present, axis=-1, keepdims=True))
 
 
-class CrossEntropy:
+class CrossEntropy(CrossEntropyArguments):
     """The cross entropy of a softmax with smoothed, soft or weighted targets.
 
     The loss of an example with logits o is
@@ -323,15 +315,7 @@ class CrossEntropy:
         log_partition_penalty: float = 0.0,
         class_weights: TensorLike | None = None,
     ) -> None:
-        self.label_smoothing = real_number(
-            "label_smoothing", label_smoothing, least=0, most=1, allow_most=False
-        )
-        self.log_partition_penalty = real_number(
-            "log_partition_penalty", log_partition_penalty, least=0
-        )
-        self.class_weights = (
-            None if class_weights is None else checked_class_weights(class_weights)
-        )
+        super().__init__(label_smoothing, log_partition_penalty, class_weights)
         if self.class_weights is not None:
             with tf.init_scope():
                 self._weights = tf.constant(self.class_weights)
@@ -340,11 +324,7 @@ class CrossEntropy:
         """Returns the weights of labels, float32 `[B, L]`, 0 at padding; None if all are 1."""
         if self.class_weights is None:
             return None
-        if len(self.class_weights) != num_classes:
-            raise ValueError(
-                f"`class_weights` must have one weight for each of the {num_classes} classes. "
-                f"Received: {len(self.class_weights)} weights."
-            )
+        self.require_weight_per_class(num_classes)
         weights = tf.gather(self._weights, tf.maximum(labels, 0))
         return tf.where(labels >= 0, weights, 0)
 
@@ -411,15 +391,6 @@ class CrossEntropy:
         if smoothing or soft_targets is not None:
             losses -= (smoothing * of_labels + rest) * mean_logits()
         return tf.where(tf.reduce_any(has_label, axis=-1), losses, 0)
-
-    def get_config(self) -> Config:
-        """Returns the arguments, with the class weights in compressed form."""
-        weights = self.class_weights
-        return {
-            "label_smoothing": self.label_smoothing,
-            "log_partition_penalty": self.log_partition_penalty,
-            "class_weights": None if weights is None else pack(weights),
-        }
 
 
 _WHAT_COUNTS_ARE = {

@@ -161,8 +161,8 @@ class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
             variables = keras_internals.trainable_variables(self)
         else:
             variables = trainable_variables = list(trainable_variables)
-        if self.built or variables:
-            self.check_number(grads, variables)
+        if len(variables) != len(grads) and (self.built or variables):
+            self.check_number(grads, variables)  # raises the error
         self._is_valid = None
         if variables:
             grads, step = self._all_or_none(grads, variables, counter.value)
@@ -342,7 +342,10 @@ class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
             return gradient
         if devices.is_on_gpu(variable):
             devices.check_device(variable)
-        self.check_sparse(variable, class_rows.is_marked(variable))
+        # A step calls only what it needs; `check_sparse` raises the error.
+        needs_all = self.use_ema or self.gradient_accumulation_steps
+        if needs_all or variable.dtype != "float32" or getattr(variable, "constraint", None):
+            self.check_sparse(variable, class_rows.is_marked(variable))
         with devices.server_scope_of(variable):
             ids = row_ops.check_row_ids(gradient.indices, variable.shape[0])
         shape = gradient.dense_shape
