@@ -234,7 +234,7 @@ INTERNAL_ATTRIBUTES = {
 INTERNAL_STRINGS = re.compile(r"^_keras_|^scratch_graph|^ALL_OBJECTS_DICT$|^__wrapped__$")
 DOCUMENTED = {"_asdict", "_exit", "_fields", "_replace"}  # of named tuples and `os`
 LONGEST_FILE, LONGEST_FUNCTION = 600, 60  # lines of code
-LONGEST_JAX = 1_500  # all lines of tf_largeout/jax
+LONGEST_JAX = 2_200  # lines of code of tf_largeout/jax
 
 each_module = each_of(python_files())
 each_module_and_program = each_of([*python_files(), *program_files()])
@@ -328,7 +328,7 @@ def test_what_the_modules_for_jax_import_needs_no_tensorflow():
 
 
 def test_the_modules_for_jax_stay_short():
-    lines = {path.name: len(path.read_text().splitlines()) for path in PACKAGE.glob("jax/*.py")}
+    lines = {path.name: code_lines(path) for path in PACKAGE.glob("jax/*.py")}
     assert sum(lines.values()) <= LONGEST_JAX, (
         f"{lines}: share code that knows no backend, or leave the part to TensorFlow."
     )
