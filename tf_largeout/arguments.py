@@ -83,6 +83,17 @@ def real_number(
     raise _wrong(name, value, "a finite number" if least == -math.inf else bound)
 
 
+def best_k(k: int | None, num_classes: int, metric: str, layer: str) -> int:
+    """Returns `k` of a metric; None means all classes. Raises a ValueError if it is above."""
+    k = num_classes if k is None else k
+    if k > num_classes:
+        raise ValueError(
+            f"Metric '{metric}' needs the k={k} best classes, but layer '{layer}' has only "
+            f"{num_classes} classes. Pass a smaller `k`."
+        )
+    return k
+
+
 def share(name: str, value: Any) -> float:
     """Returns an argument as a float in (0, 1], or raises a ValueError."""
     if is_real(value) and 0 < value <= 1:

@@ -94,6 +94,15 @@ def _way_out(tail: Any, base: type) -> str:
     return f"Make a {type(sampler).__name__} the sampler of the layer, with a static tail."
 
 
+def require_free(sampler: Any) -> None:
+    """Raises a ValueError if a layer has already built a sampler."""
+    if sampler.num_classes:
+        raise ValueError(
+            f"This {type(sampler).__name__} was already built by a layer with "
+            f"{sampler.num_classes} classes. Give each layer a sampler of its own."
+        )
+
+
 def checked_num_hard(num_hard: int | None, num_sampled: int, tail: Any) -> int | None:
     """Returns the argument `num_hard`, or raises a ValueError."""
     if num_hard is None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from tf_largeout.arguments import MOST_CLASSES, boolean, padded_ids, whole_number
+from tf_largeout.arguments import MOST_CLASSES, best_k, boolean, padded_ids, whole_number
 from tf_largeout.jax.steps import EXCLUDED, Step, first_occurrences, per_example, tag_of
 from tf_largeout.wrong_arguments import OF_METRICS, refuse_wrong_arguments_of
 
@@ -113,16 +113,12 @@ class Perplexity(ExampleMetric):
 
 
 class RankedLabels(NamedTuple):
-    """The labels of `B` examples and their ranks, `[B, L]`."""
+    """The ranks of the labels of `B` examples."""
 
-    valid: jax.Array  # bool, False at padding and at repeats of a label
-    ranks: jax.Array  # int32, 0 for the best class
-    hits: jax.Array  # bool, the valid labels among the k best classes
+    ranks: jax.Array  # int32 [B, L], 0 for the best class
+    hits: jax.Array  # bool [B, L], the valid labels among the k best classes
+    num_labels: jax.Array  # float32 [B], the number of valid labels, at least 1
     k: int  # the number of all classes if the metric has no `k`
-
-    def num_labels(self) -> jax.Array:
-        """Returns float32 `[B]`, the number of valid labels, at least 1."""
-        return jnp.maximum(self.valid.sum(axis=1), 1).astype(jnp.float32)
 
 
 class RankMetric(ExampleMetric):
@@ -147,17 +143,12 @@ class RankMetric(ExampleMetric):
         raise NotImplementedError(f"{type(self).__name__} must define `hit_values`.")
 
     def example_terms(self, step: Step, valid: jax.Array) -> Terms | None:
-        num_classes = step.head.num_classes
-        k = num_classes if self.k is None else self.k
-        if k > num_classes:
-            raise ValueError(
-                f"Metric '{self.name}' needs the k={k} best classes, but layer "
-                f"'{step.head.name}' has only {num_classes} classes. Pass a smaller `k`."
-            )
+        k = best_k(self.k, step.head.num_classes, self.name, step.head.name)
         ranks = step.label_ranks()
         if ranks is None:
             return None
-        values = self.hit_values(RankedLabels(valid, ranks, valid & (ranks < k), k))
+        number = jnp.maximum(valid.sum(axis=1), 1).astype(jnp.float32)
+        values = self.hit_values(RankedLabels(ranks, valid & (ranks < k), number, k))
         return values, jnp.ones_like(values)
 
     def get_config(self) -> dict[str, Any]:
@@ -194,7 +185,7 @@ class RecallAtK(RankMetric):
     kind = "recall"
 
     def hit_values(self, ranked: RankedLabels) -> jax.Array:
-        return ranked.hits.sum(axis=1) / ranked.num_labels()
+        return ranked.hits.sum(axis=1) / ranked.num_labels
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -226,7 +217,7 @@ class MeanAveragePrecision(FullRankMetric):
     def hit_values(self, ranked: RankedLabels) -> jax.Array:
         ordered = jnp.sort(jnp.where(ranked.hits, ranked.ranks, np.iinfo(np.int32).max), axis=1)
         precisions = (1 + jnp.arange(ordered.shape[1])) / (1 + ordered.astype(jnp.float32))
-        return jnp.where(ordered < ranked.k, precisions, 0).sum(axis=1) / ranked.num_labels()
+        return jnp.where(ordered < ranked.k, precisions, 0).sum(axis=1) / ranked.num_labels
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
@@ -238,7 +229,7 @@ class NDCG(FullRankMetric):
     def hit_values(self, ranked: RankedLabels) -> jax.Array:
         gains = jnp.where(ranked.hits, 1 / jnp.log2(ranked.ranks + 2.0), 0).sum(axis=1)
         best = jnp.arange(min(ranked.hits.shape[1], ranked.k))
-        is_filled = best < ranked.num_labels()[:, None]
+        is_filled = best < ranked.num_labels[:, None]
         return gains / jnp.where(is_filled, 1 / jnp.log2(best + 2.0), 0).sum(axis=1)
 
 

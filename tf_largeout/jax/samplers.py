@@ -83,11 +83,7 @@ class Sampler:
 
     def build(self, layer: keras.layers.Layer) -> None:
         """Creates the state as weights of `layer`, which has `num_classes`."""
-        if self.num_classes:
-            raise ValueError(
-                f"This {type(self).__name__} was already built by a layer with "
-                f"{self.num_classes} classes. Give each layer a sampler of its own."
-            )
+        arguments.require_free(self)
         self.num_classes, self._weights = layer.num_classes, {}
 
     def add_weight(self, layer: keras.layers.Layer, name: str, **options: Any) -> Any:

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.arguments import boolean, unpack, whole_number
+from tf_largeout.arguments import best_k, boolean, unpack, whole_number
 from tf_largeout.keras_internals import mask_of, running_step
 from tf_largeout.steps.labels import per_example
 from tf_largeout.steps.output_tag import OutputTag, tag_of
@@ -212,14 +212,7 @@ class AtK(TaggedMetric):
 
     def k_of(self, step: Step) -> int:
         """Returns k, for None the number of classes. Raises a ValueError if k is above that."""
-        num_classes = step.classes.num_classes
-        k = num_classes if self.k is None else self.k
-        if k > num_classes:
-            raise ValueError(
-                f"Metric '{self.name}' needs the k={k} best classes, but layer "
-                f"'{step.layer_name}' has only {num_classes} classes. Pass a smaller `k`."
-            )
-        return k
+        return best_k(self.k, step.classes.num_classes, self.name, step.layer_name)
 
     def get_config(self) -> Config:
         return {**super().get_config(), "k": self.k, "absolute": self.absolute}

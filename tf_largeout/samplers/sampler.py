@@ -12,7 +12,7 @@ from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.ops import devices
 from tf_largeout.sampled_values import DRAWS, HeadAndTail, SampledValues
-from tf_largeout.sampler_arguments import copied_tail
+from tf_largeout.sampler_arguments import copied_tail, require_free
 from tf_largeout.sampler_arguments import named as named
 from tf_largeout.types import Config, InitializerLike, TensorLike
 from tf_largeout.variables.class_rows import RowShard
@@ -116,11 +116,7 @@ class Sampler:
 
     def require_free(self) -> None:
         """Raises a ValueError if a layer has already built the sampler."""
-        if self.num_classes:
-            raise ValueError(
-                f"This {type(self).__name__} was already built by a layer with "
-                f"{self.num_classes} classes. Give each layer a sampler of its own."
-            )
+        require_free(self)
 
     def require_built(self) -> None:
         """Raises a ValueError if no layer has built the sampler yet."""
