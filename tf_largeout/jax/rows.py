@@ -28,15 +28,10 @@ _registered: dict[int, tuple[Any, "RowGradient"]] = {}
 
 
 class RowGradient(NamedTuple):
-    """The rows of the gradient of a table; all others are 0.
+    """The rows of the gradient of a table; all others are 0."""
 
-    Attributes:
-        ids: int32 `[n]`. They may repeat, and those outside of the table have no effect.
-        values: float32 `[n, ...]`.
-    """
-
-    ids: jax.Array
-    values: jax.Array
+    ids: jax.Array  # int32 [n]; they may repeat, those outside of the table have no effect
+    values: jax.Array  # float32 [n, ...]
 
 
 def value_of(variable: keras.Variable) -> jax.Array:
@@ -46,11 +41,9 @@ def value_of(variable: keras.Variable) -> jax.Array:
 
 
 class Table:
-    """A variable with a row per class, or one number per class, as a step reads it.
+    """A variable, float32 or bfloat16 `[num_rows, dim]` or `[num_rows]`, as a step reads it.
 
-    Attributes:
-        variable: The variable, float32 or bfloat16 `[num_rows, dim]` or `[num_rows]`.
-        value: Its value when this object was made. In a step it is a tracer.
+    `value` is the value of `variable` when this object was made. In a step it is a tracer.
     """
 
     def __init__(self, variable: keras.Variable) -> None:
