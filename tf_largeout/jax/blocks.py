@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 if TYPE_CHECKING:
     from tf_largeout.jax.steps import Form
@@ -34,15 +34,15 @@ class ClassStatistics(NamedTuple):
     where the logit is NaN or -inf.
     """
 
-    log_partition: jax.Array  # float32 [B], log of the sum over all classes of exp(logit)
-    true_logits: jax.Array  # float32 [B, L], of the labels; 0 at padding, NaN out of range
-    ranks: jax.Array  # int32 [B, L]
+    log_partition: Array  # float32 [B], log of the sum over all classes of exp(logit)
+    true_logits: Array  # float32 [B, L], of the labels; 0 at padding, NaN out of range
+    ranks: Array  # int32 [B, L]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def log_partition_and_mean(
-    queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form"
-) -> tuple[jax.Array, jax.Array]:
+    queries: Array, table: Array, bias: Array | None, form: "Form"
+) -> tuple[Array, Array]:
     """Returns the log of the sum of `exp(logit)`, and the mean logit, float32 `[B]` each.
 
     They have gradients; that of the table is a dense array in its dtype. The backward pass
@@ -58,7 +58,7 @@ def log_partition_and_mean(
     return _log_partition(log_sums), total / len(table)
 
 
-def _forward(queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form") -> Any:
+def _forward(queries: Array, table: Array, bias: Array | None, form: "Form") -> Any:
     found = log_partition_and_mean(queries, table, bias, form)
     return found, (queries, table, bias, found[0])
 
@@ -70,7 +70,7 @@ def _backward(form: "Form", saved: Any, gradients: Any) -> Any:
     queries = jnp.where(((weights != 0) | (of_mean != 0))[:, None], queries, 0)
 
     def add(state: Any, first: Any, size: int) -> Any:
-        def scores(queries: jax.Array, rows: jax.Array, bias: jax.Array | None) -> jax.Array:
+        def scores(queries: Array, rows: Array, bias: Array | None) -> Array:
             # Products of shape `[n, B]` have the faster derivatives.
             logits = jnp.matmul(form.rows(rows), queries.T, precision=lax.Precision.HIGHEST)
             return form.capped(logits if bias is None else logits + bias[:, None])
@@ -96,12 +96,12 @@ log_partition_and_mean.defvjp(_forward, _backward)
 
 
 def statistics(
-    queries: jax.Array,
-    table: jax.Array,
-    bias: jax.Array | None,
+    queries: Array,
+    table: Array,
+    bias: Array | None,
     form: "Form",
-    label_ids: jax.Array,
-    excluded: jax.Array | None = None,
+    label_ids: Array,
+    excluded: Array | None = None,
 ) -> ClassStatistics:
     """Returns `ClassStatistics` of labels, int32 `[B, L]`, padded with -1, by one pass.
 
@@ -119,7 +119,7 @@ def statistics(
     if excluded is not None:
         has_rank &= ~(ids[:, :, None] == excluded[:, None]).any(axis=2)
 
-    def number_above(scores: jax.Array, classes: jax.Array, column: Any) -> jax.Array:
+    def number_above(scores: Array, classes: Array, column: Any) -> Array:
         """Returns how many of the classes, `[B or 1, n]`, rank above the labels, `[B]`."""
         own, logit, margin = (
             lax.dynamic_slice_in_dim(one, column, 1, axis=1)
@@ -137,7 +137,7 @@ def statistics(
             left_out = jnp.take_along_axis(logits, jnp.where(in_block, once - first, 0), axis=1)
             left_out = jnp.where(in_block, left_out, -jnp.inf)
 
-        def count(column: Any, ranks: jax.Array) -> jax.Array:
+        def count(column: Any, ranks: Array) -> Array:
             found = number_above(logits, (first + jnp.arange(size))[None], column)
             if once is not None:
                 found -= number_above(left_out, once, column)
@@ -155,14 +155,14 @@ def statistics(
 
 
 def top_k(
-    queries: jax.Array,
-    table: jax.Array,
-    bias: jax.Array | None,
+    queries: Array,
+    table: Array,
+    bias: Array | None,
     form: "Form",
     k: int,
-    excluded: jax.Array | None = None,
-    classes: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array]:
+    excluded: Array | None = None,
+    classes: Array | None = None,
+) -> tuple[Array, Array]:
     """Returns the `k` best classes: scores, float32 `[B, k]`, and int32 ids, best first.
 
     Of equal scores, the lower id is first. NaN and -inf are last, with the score -inf. If fewer
@@ -174,7 +174,7 @@ def top_k(
         is_found = jnp.append(classes, -1)[places] == excluded
         excluded = jnp.where(is_found, places, -1)
 
-    def add(best: tuple[jax.Array, jax.Array], first: Any, size: int) -> Any:
+    def add(best: tuple[Array, Array], first: Any, size: int) -> Any:
         logits = _logits(form, queries, *_read(table, bias, first, size, classes))
         logits = jnp.where(logits > _LOWEST, logits, _LOWEST)  # above classes that are left out
         if excluded is not None:
@@ -198,7 +198,7 @@ def top_k(
     return jnp.where(scores > _LOWEST, form.capped(scores), -jnp.inf), ids
 
 
-def _best_candidates(logits: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def _best_candidates(logits: Array, k: int) -> tuple[Array, Array]:
     """Returns logits, `[B, m]`, and their columns, rising, that contain the `k` best."""
     padding = ((0, 0), (0, -logits.shape[1] % _GROUP))
     logits = jnp.pad(logits, padding, constant_values=-jnp.inf)
@@ -211,7 +211,7 @@ def _best_candidates(logits: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     return tuple(one.reshape(len(logits), width) for one in (found, columns))
 
 
-def _fold(queries: jax.Array, count: int, function: Callable[..., Any], state: Any) -> Any:
+def _fold(queries: Array, count: int, function: Callable[..., Any], state: Any) -> Any:
     """Returns the last `state = function(state, first, size)` of all blocks of classes.
 
     `size` is an int. All blocks have one size, except for the last, which comes after the loop.
@@ -225,16 +225,14 @@ def _fold(queries: jax.Array, count: int, function: Callable[..., Any], state: A
     return function(state, jnp.int32(whole * block), rest) if rest else state
 
 
-def _read(
-    table: jax.Array, bias: jax.Array | None, first: Any, size: int, classes: Any = None
-) -> Any:
+def _read(table: Array, bias: Array | None, first: Any, size: int, classes: Any = None) -> Any:
     """Returns the float32 rows and biases of a block, of all classes or of `classes`."""
     # Otherwise XLA for CPUs would convert a whole table of bfloat16 before the loop.
     table, first = lax.optimization_barrier((table, first))
     if classes is not None:
         classes = lax.dynamic_slice_in_dim(classes, first, size)
 
-    def read(values: jax.Array) -> jax.Array:
+    def read(values: Array) -> Array:
         slice_of = lax.dynamic_slice_in_dim
         part = slice_of(values, first, size) if classes is None else values[classes]
         return part.astype(jnp.float32)
@@ -242,9 +240,7 @@ def _read(
     return jax.tree.map(read, (table, bias))
 
 
-def _logits(
-    form: "Form", queries: jax.Array, rows: jax.Array, bias: jax.Array | None
-) -> jax.Array:
+def _logits(form: "Form", queries: Array, rows: Array, bias: Array | None) -> Array:
     """Returns the logits of a block, float32 `[B, n]`, without the cap, which ranks leave out.
 
     Without full precision, GPUs and TPUs would round the factors to fewer bits.
@@ -254,8 +250,8 @@ def _logits(
 
 
 def _label_logits(
-    queries: jax.Array, table: jax.Array, bias: jax.Array | None, form: "Form", ids: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    queries: Array, table: Array, bias: Array | None, form: "Form", ids: Array
+) -> tuple[Array, Array]:
     """Returns logits `[B, L]` without the cap, NaN out of range, and a bound of their error."""
     is_class = (ids >= 0) & (ids < len(table))
     ids = jnp.where(is_class, ids, 0)
@@ -267,18 +263,18 @@ def _label_logits(
     return logits, jnp.where(jnp.isfinite(error), error, 0)
 
 
-def _without_repeats(ids: jax.Array) -> jax.Array:
+def _without_repeats(ids: Array) -> Array:
     """Returns ids `[B, n]` in order, with -1 in the place of repeats."""
     ordered = jnp.sort(ids, axis=1)
     is_repeat = ordered == jnp.roll(ordered, 1, axis=1)
     return jnp.where(is_repeat.at[:, :1].set(False), -1, ordered)
 
 
-def _no_sums(queries: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _no_sums(queries: Array) -> tuple[Array, Array]:
     return jnp.full(len(queries), -jnp.inf), jnp.zeros(len(queries))
 
 
-def _with_block(sums: tuple[jax.Array, jax.Array], logits: jax.Array) -> Any:
+def _with_block(sums: tuple[Array, Array], logits: Array) -> Any:
     """Adds a block to `(m, s)`, whose sum of `exp(logit)` is `s exp(m)`; m is the largest."""
     largest = jnp.maximum(sums[0], logits.max(axis=1))
     shift = jnp.where(jnp.isfinite(largest), largest, 0)
@@ -286,6 +282,6 @@ def _with_block(sums: tuple[jax.Array, jax.Array], logits: jax.Array) -> Any:
     return largest, sums[1] * jnp.exp(sums[0] - shift) + added
 
 
-def _log_partition(sums: tuple[jax.Array, jax.Array]) -> jax.Array:
+def _log_partition(sums: tuple[Array, Array]) -> Array:
     largest, total = sums
     return jnp.log(total) + jnp.where(jnp.isfinite(largest), largest, 0)
