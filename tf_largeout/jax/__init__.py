@@ -4,7 +4,6 @@
 `tf_largeout.layers`, `tf_largeout.losses` and so on. Nothing here imports TensorFlow.
 """
 
-import ast
 import functools
 import importlib
 import importlib.abc
@@ -46,17 +45,10 @@ class _Refusals(importlib.abc.MetaPathFinder):
 
 def _missing(module: str, name: str) -> Any:
     """Raises the error of an attribute that a module of this package lacks."""
-    if not name.startswith("_") and name in _names_on_tensorflow(module):
+    on_tensorflow = (_FOLDER / module / "__init__.py").read_text("utf-8")  # with `__all__`
+    if f'"{name}"' in on_tensorflow:
         raise needs_tensorflow(f"{module}.{name}")
     raise AttributeError(f"module 'tf_largeout.{module}' has no attribute {name!r}")
-
-
-@functools.cache
-def _names_on_tensorflow(module: str) -> list[str]:
-    for node in ast.parse((_FOLDER / module / "__init__.py").read_text("utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return list(ast.literal_eval(node.value))
-    return []
 
 
 sys.meta_path.insert(0, _Refusals())

@@ -222,11 +222,10 @@ class LargeOutput(keras.layers.Layer):
         weights = self._own_weights()
         if self.sampler is not None:
             weights["seed_state"] = np.asarray(value_of(self.seed_state), np.int64)
+            state = self.sampler.saved_state().items()
+            weights |= {f"sampler_{name}": value for name, value in state}
         for name, weight in weights.items():
             store[name] = weight
-        if self.sampler is not None:
-            for name, value in self.sampler.saved_state().items():
-                store[f"sampler_{name}"] = value
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Loads weights of either backend; large tables may be in pieces."""
@@ -336,17 +335,12 @@ def _config_of(initializer: Any) -> Any:
 
 def _joined(store: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arrays in a file by name; tables in pieces, `NAME.rows_...`, are joined."""
-    found: dict[str, Any] = {}
-    pieces: dict[str, list[Any]] = {}
+    pieces: dict[str, dict[int, Any]] = {}  # by the first row
     for name in store.keys():
-        table, is_piece, rows = name.partition(".rows_")
-        if is_piece:
-            pieces.setdefault(table, []).append((int(rows.split("_")[0]), store[name]))
-        else:
-            found[name] = store[name]
-    for table, parts in pieces.items():
-        found[table] = np.concatenate([part for _, part in sorted(parts, key=lambda p: p[0])])
-    return found
+        table, _, rows = name.partition(".rows_")
+        pieces.setdefault(table, {})[int(rows.split("_")[0] or 0)] = store[name]
+    tables = {name: [one[first] for first in sorted(one)] for name, one in pieces.items()}
+    return {name: x[0] if len(x) == 1 else np.concatenate(x) for name, x in tables.items()}
 
 
 keras_names.register_for_compile(losses.ALL_OBJECTS_DICT, metrics.ALL_OBJECTS_DICT)

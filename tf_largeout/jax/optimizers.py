@@ -15,12 +15,8 @@ import keras
 from jax import Array
 from keras import Variable
 
+from tf_largeout import optimizer_settings as settings
 from tf_largeout.jax import rows
-from tf_largeout.optimizer_settings import (
-    AdamSettings,
-    RowSparseSettings,
-    RowwiseAdagradSettings,
-)
 
 _DISTINCT: dict[str, Any] = {"indices_are_sorted": True, "unique_indices": True}
 _call_of_keras = keras.layers.Embedding.call
@@ -69,7 +65,7 @@ class SlotOnDemand(keras.Variable):
         return super().assign(value)
 
 
-class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
+class RowSparse(settings.RowSparseSettings, keras.optimizers.Optimizer):
     """Makes a Keras optimizer row-sparse for gradients with rows (`rows.row_gradient`).
 
     A subclass inherits from this class first, then from the Keras optimizer. It implements
@@ -224,7 +220,7 @@ class RowSparse(RowSparseSettings, keras.optimizers.Optimizer):
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class LazyAdam(AdamSettings, RowSparse, keras.optimizers.Adam):
+class LazyAdam(settings.AdamSettings, RowSparse, keras.optimizers.Adam):
     """Adam that updates only the rows with a gradient.
 
     A step takes O(rows with a gradient) time for the class rows of a `LargeOutput` with a
@@ -292,7 +288,7 @@ class LazyAdam(AdamSettings, RowSparse, keras.optimizers.Adam):
 
 
 @keras.saving.register_keras_serializable(package="tf_largeout")
-class RowwiseAdagrad(RowwiseAdagradSettings, RowSparse, keras.optimizers.Adagrad):
+class RowwiseAdagrad(settings.RowwiseAdagradSettings, RowSparse, keras.optimizers.Adagrad):
     """Adagrad with one accumulator per row of a matrix, to save memory; see `LazyAdam`."""
 
     _slots = ("accumulators",)
