@@ -2,8 +2,8 @@
 
 LARGEOUT_NATIVE in the environment decides: 1 requires the library, 0 leaves it out. Without the
 variable, the library is compiled on Linux if there is a C++ compiler, and if the installed
-TensorFlow is not newer than those it is tested with. An environment with jax and without
-TensorFlow does not need it. A failed build leaves it out.
+TensorFlow is not newer than those it is tested with. Without TensorFlow, it is left out if jax
+is installed, or if KERAS_BACKEND is jax. A failed build leaves it out.
 """
 
 import contextlib

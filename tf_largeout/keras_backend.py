@@ -1,4 +1,4 @@
-"""The backend of Keras, and what needs its TensorFlow backend."""
+"""Keras's backend, and the errors for names that only the TensorFlow backend has."""
 
 import json
 import os
@@ -10,7 +10,7 @@ USE_JAX = (
     "Or use Keras's JAX backend: set KERAS_BACKEND=jax in the environment before Keras is "
     "imported"
 )
-# What to use on JAX, and the names that only the TensorFlow backend has.
+# What to use on JAX instead of names that only the TensorFlow backend has.
 _INSTEAD = {
     "LargeOutput": "ClassOutput FactoredOutput HierarchicalOutput HuffmanOutput ItemTower",
     "keras.layers.Embedding": "EmbeddingBag HashedBigrams",

@@ -1,4 +1,4 @@
-"""The main job of tf_largeout on Keras's JAX backend, with the names of the TensorFlow backend.
+"""The main parts of tf_largeout for Keras's JAX backend, with the same names as on TensorFlow.
 
 `tf_largeout` imports this package if Keras's backend is JAX. Its modules are then also
 `tf_largeout.layers`, `tf_largeout.losses` and so on. Nothing here imports TensorFlow.
@@ -26,7 +26,7 @@ except ImportError as error:
 
 _FOLDER = pathlib.Path(__file__).parent.parent
 _MODULES = ("layers", "losses", "metrics", "optimizers", "retrieval", "samplers")
-# Modules that both backends use. They do not import TensorFlow.
+# Modules that both backends use, without TensorFlow, and this package.
 _SHARED = (
     "arguments class_counts jax keras_backend keras_names layer_arguments optimizer_settings "
     "sampler_arguments sampling_tables version wrong_arguments"

@@ -57,11 +57,12 @@ class LargeOutput(keras.layers.Layer):
         refuse_wrong_arguments(type(self).__name__, kwargs, OF_LAYERS)
         loss_ranking = kwargs.pop("loss_ranking", None)  # in a file
         super().__init__(**kwargs)
-        _require("num_shards", num_shards, (1,), "keras.distribution.ModelParallel divides it.")
+        instead = "To divide the table, use keras.distribution.ModelParallel."
+        _require("num_shards", num_shards, (1,), instead)
         for one in (ranking, loss_ranking):
             _require("ranking", one, (None, "logit"), "Others need the TensorFlow backend.")
         policies = "float32", "bfloat16"
-        _require("compute dtype", self.compute_dtype, policies, 'Use "mixed_bfloat16".')
+        _require("compute_dtype", self.compute_dtype, policies, 'Use "mixed_bfloat16".')
         self.num_classes = whole_number("num_classes", num_classes, most=MOST_CLASSES)
         self.sampler = samplers.get(sampler, self.num_classes)
         self.use_bias = boolean("use_bias", use_bias)

@@ -200,7 +200,8 @@ def _last_positions(features: jax.Array, mask: Any) -> Best:
     if features.ndim != 3:
         raise ValueError(
             "`positions='last'` needs a model of sequences, with features [batch, time, dim] "
-            f"before its output layer. Received: features of shape {features.shape}. Omit it."
+            f"before its output layer. Received: features of shape {features.shape}. Omit "
+            "`positions`."
         )
     mask = jnp.ones(features.shape[:2], bool) if mask is None else mask
     last = jnp.where(mask, jnp.arange(features.shape[1]), 0).max(axis=1)
