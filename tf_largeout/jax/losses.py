@@ -176,8 +176,7 @@ class CrossEntropy(CrossEntropyArguments):
             log_partition, mean = step.log_partition_and_mean()
             true_logits = step.head.logits(step.queries, labels, lookup=False)
         else:
-            found = step.statistics()
-            log_partition, true_logits = found.log_partition, found.true_logits
+            log_partition, true_logits, _ = step.statistics()
             if self.label_smoothing:
                 _, mean = blocks.log_partition_and_mean(step.queries, *step.head.classes)
         scores = log_partition, true_logits, labels, step.head.num_classes
