@@ -57,6 +57,7 @@ ARROWS = {
         "variables",
     },
     "steps": {
+        "arguments",
         "checks",
         "classes",
         "keras_internals",

@@ -230,6 +230,26 @@ def padded_ids(name: str, value: Any) -> np.ndarray:
     return ids.astype(np.int64)
 
 
+def require_width(exclude: Any, num_classes: int) -> None:
+    """Raises a ValueError if a SciPy sparse matrix does not have one column per class."""
+    if hasattr(exclude, "tocsr") and exclude.shape[-1] != num_classes:
+        raise ValueError(
+            f"A sparse matrix `exclude` must have one column per class, {num_classes}. "
+            f"Received: a {type(exclude).__name__} of shape {tuple(exclude.shape)}. Its "
+            "columns must be the class ids of the output layer."
+        )
+
+
+def wrong_exclude(labels: Any, exclude: Any) -> ValueError:
+    """Returns the error of `with_exclude` for arguments of shapes that do not match."""
+    return ValueError(
+        "`exclude` must have a row of class ids for each example: [examples, n] for labels "
+        "[examples] or [examples, max_labels], and [batch, time, n] for sequences. "
+        f"Received: labels of shape {labels}, and exclude of shape {exclude}. "
+        "For one excluded class per example, pass exclude[:, numpy.newaxis]."
+    )
+
+
 def pack(values: np.ndarray) -> str:
     """Returns the bytes of an array as compressed text, which JSON can contain."""
     return base64.b64encode(zlib.compress(values.tobytes())).decode()

@@ -77,6 +77,14 @@ def known_width(layer: str, input_shape: tuple[int | None, ...]) -> int:
     return dim
 
 
+def wrong_features(layer: str, dim: int, shape: Any) -> ValueError:
+    """Returns the error of `top_k` for features of another width than `dim`."""
+    return ValueError(
+        f"`features` must be inputs of layer '{layer}', [..., {dim}]. Received: features of "
+        f"shape {shape}. Pass the output of the layer before it, not logits."
+    )
+
+
 def checked_k(k: Any, num_classes: int) -> int:
     """Returns the argument `k` of `top_k`, or raises a ValueError."""
     if not (is_whole(k) and k >= 1):

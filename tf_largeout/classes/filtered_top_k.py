@@ -5,12 +5,11 @@ only classes that may be in the results of all queries.
 """
 
 import functools
-from typing import Any
 
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.arguments import RowsOfIds, rows_of_ids
+from tf_largeout.arguments import RowsOfIds, require_width, rows_of_ids
 from tf_largeout.classes.best_scores import search_without
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.types import TensorLike
@@ -81,16 +80,6 @@ def allowances(allowed: TensorLike, num_classes: int) -> tf.Tensor:
     message = _out_of_range("allowed", ids, num_classes)
     ids = checks.passed([checks.require(in_range, message)], ids)
     return tf.unique(tf.sort(ids)).y
-
-
-def require_width(exclude: Any, num_classes: int) -> None:
-    """Raises a ValueError if a SciPy sparse matrix does not have one column per class."""
-    if hasattr(exclude, "tocsr") and exclude.shape[-1] != num_classes:
-        raise ValueError(
-            f"A sparse matrix `exclude` must have one column per class, {num_classes}. "
-            f"Received: a {type(exclude).__name__} of shape {tuple(exclude.shape)}. Its "
-            "columns must be the class ids of the output layer."
-        )
 
 
 def class_ids(name: str, value: TensorLike) -> tf.Tensor:

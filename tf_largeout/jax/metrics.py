@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from tf_largeout.arguments import MOST_CLASSES, best_k, boolean, padded_ids, whole_number
+from tf_largeout import arguments
 from tf_largeout.jax.steps import EXCLUDED, Step, first_occurrences, per_example, tag_of
 from tf_largeout.wrong_arguments import OF_METRICS, refuse_wrong_arguments_of
 
@@ -37,7 +37,7 @@ class ExampleMetric(keras.metrics.Metric):
         self, absolute: bool | None = None, name: str | None = None, dtype: Any = None
     ) -> None:
         super().__init__(name=name or self.kind, dtype=dtype)
-        self.absolute = boolean("absolute", absolute, or_none=True)
+        self.absolute = arguments.boolean("absolute", absolute, or_none=True)
         if absolute:
             raise ValueError(
                 f"{type(self).__name__}(absolute=True) needs Keras's TensorFlow backend. On "
@@ -136,14 +136,14 @@ class RankMetric(ExampleMetric):
     ) -> None:
         at_k = "" if k is None else f"_at_{k}"
         super().__init__(absolute, name or f"{self.kind}{at_k}", dtype)
-        self.k = None if k is None and self.k_or_none else whole_number("k", k)
+        self.k = None if k is None and self.k_or_none else arguments.whole_number("k", k)
 
     def hit_values(self, ranked: RankedLabels) -> jax.Array:
         """Returns the value of each example, float32 `[B]`; 0 without labels."""
         raise NotImplementedError(f"{type(self).__name__} must define `hit_values`.")
 
     def example_terms(self, step: Step, valid: jax.Array) -> Terms | None:
-        k = best_k(self.k, step.head.num_classes, self.name, step.head.name)
+        k = arguments.best_k(self.k, step.head.num_classes, self.name, step.head.name)
         ranks = step.label_ranks()
         if ranks is None:
             return None
@@ -240,19 +240,14 @@ def with_exclude(labels: Any, exclude: Any) -> np.ndarray:
     matrix, whose nonzero columns are excluded. Returns int32 `[..., max_labels + n]`: each
     excluded class is a further column, `class - 2^31`.
     """
-    ids, excluded = padded_ids("labels", labels), padded_ids("exclude", exclude)
+    ids, excluded = map(arguments.padded_ids, ("labels", "exclude"), (labels, exclude))
     shape = ids.shape
     for name, found in (("labels", ids), ("exclude", excluded)):
-        if found.size and found.max() > MOST_CLASSES:
+        if found.size and found.max() > arguments.MOST_CLASSES:
             raise ValueError(f"`{name}` must be class ids. Received: {found.max()}.")
     if ids.ndim + 1 == excluded.ndim:
         ids = ids[..., np.newaxis]
     if excluded.ndim < 2 or ids.shape[:-1] != excluded.shape[:-1]:
-        raise ValueError(
-            "`exclude` must have a row of class ids for each example: [examples, n] for labels "
-            "[examples] or [examples, max_labels], and [batch, time, n] for sequences. "
-            f"Received: labels of shape {shape}, and exclude of shape {excluded.shape}. "
-            "For one excluded class per example, pass exclude[:, numpy.newaxis]."
-        )
+        raise arguments.wrong_exclude(shape, excluded.shape)
     columns = np.where(excluded < 0, -1, excluded + EXCLUDED)
     return np.concatenate([ids, columns], axis=-1, dtype=np.int32)

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from tf_largeout.arguments import one_of, padded_ids, whole_number
+from tf_largeout.arguments import one_of, padded_ids, require_width, whole_number
 from tf_largeout.jax import blocks
 from tf_largeout.jax.steps import Head, tag_of
-from tf_largeout.layer_arguments import checked_k
+from tf_largeout.layer_arguments import checked_k, wrong_features
 
 Best = tuple[jax.Array, jax.Array]
 _search = jax.jit(blocks.top_k, static_argnums=(3, 4))
@@ -126,11 +126,7 @@ def exact_top_k(
     k = checked_k(k, head.num_classes)
     features, dim = jnp.asarray(features), head.table.value.shape[1]
     if features.ndim == 0 or features.shape[-1] != dim:
-        raise ValueError(
-            f"`features` must be inputs of layer '{head.name}', [..., {dim}]. Received: "
-            f"features of shape {features.shape}. Pass the output of the layer before it, not "
-            "logits."
-        )
+        raise wrong_features(head.name, dim, features.shape)
     if exclude is not None and not isinstance(exclude, jax.Array):
         exclude = _exclusions(exclude, head.num_classes)
     return _checked(*_best(head, features, k, exclude, allowed))
@@ -168,11 +164,7 @@ def _exclusions(exclude: Any, num_classes: int | None = None) -> np.ndarray:
     """Returns `exclude` as an array with -1 as padding; checks ids if classes are known."""
     ids = np.maximum(padded_ids("exclude", exclude), -1)
     if num_classes is not None:
-        if hasattr(exclude, "tocsr") and exclude.shape[-1] != num_classes:
-            raise ValueError(
-                f"A sparse matrix `exclude` must have one column per class, {num_classes}. "
-                f"Received: shape {tuple(exclude.shape)}."
-            )
+        require_width(exclude, num_classes)
         _check_range("exclude", ids, -1, num_classes)
     return ids
 

@@ -398,7 +398,7 @@ def per_example(values: Any, leading: tuple[int, ...]) -> jax.Array:
 
 
 def attach(tag: Tag, logits: jax.Array) -> jax.Array:
-    """Registers a tag for the output of a layer, also outside of a derivative; returns it."""
+    """Registers a tag for logits, also outside of a derivative, and returns the logits."""
 
     def keep(value: jax.Array) -> None:
         _register(tag, value)

@@ -16,7 +16,7 @@ from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.classes.filtered_top_k import as_float32, exact_top_k
 from tf_largeout.classes.probabilities import SCORES, Probabilities, Scores
 from tf_largeout.keras_internals import RunningStep
-from tf_largeout.layer_arguments import checked_k, known_width
+from tf_largeout.layer_arguments import checked_k, known_width, wrong_features
 from tf_largeout.layers.item_tower import ItemTower
 from tf_largeout.ops import devices
 from tf_largeout.samplers.sampler import Sampler
@@ -360,11 +360,7 @@ class ClassOutput(keras.layers.Layer):
         dim = self.class_matrix.dim
         features = as_float32("features", features, f"[..., {dim}]")
         if not features.shape[-1:].is_compatible_with([dim]):
-            raise ValueError(
-                f"`features` must be inputs of layer '{self.name}', [..., {dim}]. Received: "
-                f"features of shape {features.shape}. Pass the output of the layer before it, "
-                "not logits."
-            )
+            raise wrong_features(self.name, dim, features.shape)
         scorer = self.class_matrix.ranked_by(self.ranking_by(absolute))
         queries, convert = self.queries(features), self.probabilities(scores, absolute)
         found, ids = exact_top_k(scorer, queries, k, exclude, allowed)

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.arguments import is_whole, share
+from tf_largeout.arguments import is_whole, require_width, share
 from tf_largeout.classes.best_scores import NOTHING, are_large
 from tf_largeout.classes.class_scorer import ClassScorer
-from tf_largeout.classes.filtered_top_k import class_ids, exclusions, require_width
+from tf_largeout.classes.filtered_top_k import class_ids, exclusions
 from tf_largeout.retrieval import index_file
 from tf_largeout.retrieval.rows import Rows, rows_of
 from tf_largeout.types import TensorLike

@@ -4,14 +4,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import one_of, whole_number
+from tf_largeout.arguments import one_of, require_width, whole_number
 from tf_largeout.classes.best_scores import NOTHING
-from tf_largeout.classes.filtered_top_k import (
-    class_ids,
-    exclusions,
-    ragged_class_ids,
-    require_width,
-)
+from tf_largeout.classes.filtered_top_k import class_ids, exclusions, ragged_class_ids
 from tf_largeout.classes.probabilities import SCORES, Scores
 from tf_largeout.steps.output_tag import require_model, tag_and_mask
 from tf_largeout.types import TensorLike

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tf_largeout import checks
+from tf_largeout.arguments import wrong_exclude
 from tf_largeout.classes.filtered_top_k import class_ids
 from tf_largeout.ops import devices
 from tf_largeout.types import TensorLike
@@ -212,12 +213,7 @@ def with_exclude(labels: TensorLike, exclude: TensorLike) -> tf.Tensor:
         or ids.shape.rank != excluded.shape.rank
         or not ids.shape[:-1].is_compatible_with(excluded.shape[:-1])
     ):
-        raise ValueError(
-            "`exclude` must have a row of class ids for each example: [examples, n] for labels "
-            "[examples] or [examples, max_labels], and [batch, time, n] for sequences. "
-            f"Received: labels of shape {given.shape}, and exclude of shape {excluded.shape}. "
-            "For one excluded class per example, pass exclude[:, numpy.newaxis]."
-        )
+        raise wrong_exclude(given.shape, excluded.shape)
     in_range = tf.reduce_all(excluded < -_EXCLUDED)
     message = ["`exclude` must be class ids. Received:", tf.reduce_max(excluded)]
     excluded = checks.passed([checks.require(in_range, message)], excluded)
