@@ -44,7 +44,7 @@ def assert_found(found, logits, exclude=None, allowed=None, k=K):
     expected = reference.top_k(flat, k, exclude, allowed)
     shape = (*logits.shape[:-1], k)
     np.testing.assert_array_equal(found[1], expected[1].reshape(shape))
-    np.testing.assert_allclose(found[0], expected[0].reshape(shape), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[0], expected[0].reshape(shape), rtol=1e-5, atol=1e-5)
 
 
 class Batches(keras.utils.PyDataset):
