@@ -254,6 +254,9 @@ def test_sequences_and_ignored_labels():
     np.testing.assert_allclose(value, formula.sum() / 2, rtol=1e-5)
     no_labels = loss(np.full((2, 2), -1), layer(features, training=True))
     assert no_labels == 0
+    wide = losses.SampledSoftmaxLoss(ignore_class=2**40)
+    assert wide(np.abs(labels) % N, layer(features, training=True)) > 0
+    assert not loss(np.zeros(0, int), layer(FEATURES[:0], training=True)).size
 
 
 def test_bad_input():

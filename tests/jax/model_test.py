@@ -222,6 +222,22 @@ def test_labels_out_of_range():
         np.testing.assert_array_equal(new, old)
 
 
+def test_wrong_calls():
+    layer = tflo.layers.LargeOutput(N, "uniform")
+    layer(X)
+    for exclude in (np.zeros((len(X), 2)), np.zeros((1, 2), int)):
+        with pytest.raises(ValueError, match="`exclude` must have a row"):
+            layer(X, exclude=exclude)
+    with pytest.raises(ValueError, match="TensorFlow backend"):
+        layer.top_k(X, 3, scores="softmax")
+    with pytest.raises(ValueError, match="use_ema"):
+        fit(compiled(make_model(), optimizer=tflo.optimizers.LazyAdam(use_ema=True)))
+    with pytest.raises(ValueError, match="equal lengths"):
+        tflo.retrieval.predict_top_k(make_model(), [X, X[:1]], 3)
+    with pytest.raises(ValueError, match="at least one batch"):
+        tflo.retrieval.predict_top_k(make_model(), iter([]), 3, verbose=0)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -233,6 +249,10 @@ def test_labels_out_of_range():
         ({"sampler": "lsh"}, "TopKSampler"),
         ({"embeddings": "table"}, "keras.layers.Embedding"),
         ({"embeddings": keras.layers.Embedding(3, 4)}, "rows"),
+        (
+            {"embeddings": keras.layers.ReversibleEmbedding(10, 4, logit_soft_cap=2.0)},
+            "logit_soft_cap",
+        ),
         ({"embeddings_initializer": [[np.nan]]}, "finite"),
         ({"activation": "softmax"}, "logits"),
     ],

@@ -294,8 +294,8 @@ def test_a_step_with_a_gradient_that_is_not_finite_changes_nothing(cls, bad):
 def test_options_that_need_all_rows_are_refused(options, dtype, message):
     constraint = options.get("constraint")
     options = {name: value for name, value in options.items() if name != "constraint"}
-    run = Run(LazyAdam(**options), random_table(), dtype, constraint)
     with pytest.raises(ValueError, match=message):
+        run = Run(LazyAdam(**options), random_table(), dtype, constraint)
         run.step(*random_rows(), eagerly=True)
 
 

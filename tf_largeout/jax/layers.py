@@ -79,7 +79,7 @@ class LargeOutput(keras.layers.Layer):
         self._given = embeddings
         if embeddings is not None:
             arguments.refuse_initializer(embeddings_initializer)
-            _check_tied(embeddings, self.num_classes)
+            _check_tied(embeddings, self.num_classes, self.logit_soft_cap)
         self.embeddings: Any = None
         self.bias: Any = None
         self.logit_scale: Any = None
@@ -101,7 +101,7 @@ class LargeOutput(keras.layers.Layer):
             )
         if self.sampler is not None:
             seed = self.sampler.seed
-            seed = random.SystemRandom().getrandbits(32) if seed is None else seed
+            seed = random.randrange(2**31) if seed is None else seed
             self.seed_state = self.add_weight(
                 name="seed_state",
                 shape=(2,),
@@ -174,7 +174,7 @@ class LargeOutput(keras.layers.Layer):
     ) -> jax.Array:
         tag = Tag(self.head(draws=bool(training)), features, bool(training))
         if exclude is not None:
-            tag.exclude = jnp.asarray(exclude, jnp.int32).reshape(-1, exclude.shape[-1])
+            tag.exclude = _checked_exclude(exclude, tag.leading)
         self.__dict__["_tag"] = tag
         (table, bias, _), form = tag.head.classes, tag.head.form
         logits = form.queries(features) @ form.rows(table).T
@@ -199,9 +199,17 @@ class LargeOutput(keras.layers.Layer):
         return (*input_shape[:-1], self.num_classes)
 
     def top_k(
-        self, features: Any, k: int, exclude: Any = None, allowed: Any = None
+        self,
+        features: Any,
+        k: int,
+        exclude: Any = None,
+        allowed: Any = None,
+        absolute: bool | None = None,
+        scores: str = "logit",
     ) -> tuple[jax.Array, jax.Array]:
         """Returns the `k` best classes exactly, see `retrieval.exact_top_k`."""
+        _require("absolute", absolute, (None, False), "Others need the TensorFlow backend.")
+        _require("scores", scores, ("logit",), "Others need the TensorFlow backend.")
         return retrieval.exact_top_k(self.head(), features, k, exclude, allowed)
 
     def class_embeddings(self) -> jax.Array:
@@ -286,7 +294,7 @@ def _require(name: str, value: Any, values: tuple[Any, ...], advice: str) -> Non
         )
 
 
-def _check_tied(given: Any, num_classes: int) -> None:
+def _check_tied(given: Any, num_classes: int, cap: float | None) -> None:
     is_table = isinstance(given, keras.Variable)
     if not is_table and not isinstance(given, keras.layers.Embedding):
         raise ValueError(
@@ -296,8 +304,24 @@ def _check_tied(given: Any, num_classes: int) -> None:
         )
     if not is_table and not getattr(given, "tie_weights", True):
         raise ValueError(f"`embeddings`: layer '{given.name}' must have tie_weights=True.")
+    if not is_table and getattr(given, "logit_soft_cap", None) not in (None, cap):
+        raise ValueError(
+            f"`logit_soft_cap` must be that of layer '{given.name}' in `embeddings`, "
+            f"{given.logit_soft_cap}. Received: logit_soft_cap={cap}."
+        )
     num_rows = given.shape[0] if is_table else given.input_dim
     arguments.require_row_per_class(num_rows, num_classes)
+
+
+def _checked_exclude(exclude: Any, leading: tuple[int, ...]) -> jax.Array:
+    ids = jnp.asarray(exclude)
+    if not jnp.issubdtype(ids.dtype, jnp.integer) or ids.shape[:-1] != leading:
+        raise ValueError(
+            "`exclude` must have a row of integer class ids for each example, shape "
+            f"{(*leading, 'n')}, padded with -1. Received: shape {ids.shape} and dtype "
+            f"{ids.dtype}."
+        )
+    return ids.astype(jnp.int32).reshape(math.prod(leading), ids.shape[-1])
 
 
 def _array(values: Any) -> Any:

@@ -58,9 +58,12 @@ class TaggedLoss(keras.losses.Loss):
     ) -> None:
         name = name or snake_case(type(self).__name__)
         super().__init__(reduction=reduction, name=name, dtype=dtype)
-        if ignore_class is not None and not is_whole(ignore_class):
+        if ignore_class is not None and not (
+            is_whole(ignore_class) and -(2**63) <= ignore_class < 2**63
+        ):
             raise ValueError(
-                f"`ignore_class` must be an integer or None. Received: {ignore_class!r}."
+                "`ignore_class` must be an integer of 64 bits or None. "
+                f"Received: ignore_class={ignore_class!r}."
             )
         self.ignore_class = None if ignore_class is None else int(ignore_class)
 
@@ -119,7 +122,7 @@ def _check_arguments_of_fit(
     """
     frame: Any = sys._getframe()
     while frame is not None and not (
-        frame.f_code.co_name in ("fit", "evaluate")
+        frame.f_code.co_name in ("fit", "evaluate", "train_on_batch", "test_on_batch")
         and frame.f_globals["__name__"].startswith("keras.")
     ):
         frame = frame.f_back

@@ -95,6 +95,9 @@ class RowSparse(settings.RowSparseSettings, keras.optimizers.Optimizer):
         """Creates the slots. From now on, `Embedding` layers have sparse gradients."""
         if not self.built:
             keras.layers.Embedding.call = _call_embedding
+            for variable in variables:
+                if self.use_ema and _is_class_table(variable):
+                    self.check_sparse(variable, True)  # in a step, Keras hides its error
             super().build(variables)
 
     def add_variable_from_reference(

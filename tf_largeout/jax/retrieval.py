@@ -83,6 +83,8 @@ def predict_top_k(
     found = []
     for inputs, rows in _batches(x, excluded, size, verbose):
         found.append(jax.tree.map(np.asarray, find(*weights, inputs, rows)))
+    if not found:
+        raise ValueError("`x` must have at least one batch. Received: an empty iterable.")
     best, ids = _checked(*(np.concatenate(part) for part in zip(*found, strict=True)))
     return best, ids.astype(np.int64)
 
@@ -91,9 +93,12 @@ def _batches(x: Any, excluded: Any, size: int, verbose: Any) -> Iterator[tuple[A
     """Returns batches of inputs and of rows of exclusions, and shows the progress."""
     arrays, number, batches = keras.tree.flatten(x), None, x
     if all(hasattr(one, "shape") for one in arrays):
-        number = len(arrays[0])
+        number = min(len(one) for one in arrays)
+        if number < max(len(one) for one in arrays):
+            shapes = [tuple(one.shape) for one in arrays]
+            raise ValueError(f"Arrays in `x` must have equal lengths. Received: {shapes}.")
         firsts = range(0, max(number, 1), size)
-        batches = (jax.tree.map(lambda a, i=i: a[i : i + size], x) for i in firsts)
+        batches = (keras.tree.map_structure(lambda a, i=i: a[i : i + size], x) for i in firsts)
     elif not hasattr(x, "__iter__"):  # a keras.utils.PyDataset
         batches = (x[place] for place in range(len(x)))
     if excluded is not None and number != len(excluded):
@@ -108,7 +113,7 @@ def _batches(x: Any, excluded: Any, size: int, verbose: Any) -> Iterator[tuple[A
         if number is None:
             batch, _, _ = keras.utils.unpack_x_y_sample_weight(batch)
         rows = None if excluded is None else excluded[place * size : (place + 1) * size]
-        yield batch, rows
+        yield keras.tree.map_structure(np.asarray, batch), rows
         if bar is not None:
             bar.update(place + 1)
 

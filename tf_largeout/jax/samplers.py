@@ -118,7 +118,7 @@ class Sampler:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Sets the state to that of a file, unless it is that of another sampler."""
-        fits = all(
+        fits = bool(self._weights or not state) and all(
             name in state and tuple(state[name].shape) == tuple(weight.shape)
             for name, weight in self._weights.items()
         )

@@ -7,6 +7,7 @@ identity, with a `Tag`: the values that the layer was called with. With labels, 
 
 import dataclasses
 import functools
+import math
 import warnings
 import weakref
 from collections.abc import Callable
@@ -25,7 +26,7 @@ from tf_largeout.jax.rows import Table
 LOWEST = float(np.finfo(np.float32).min)
 # The label of a class that `metrics.with_exclude` excludes is the class plus this number.
 EXCLUDED = -(2**31)
-_MANY = 2**24  # numbers in a table that is slow to copy
+_MANY = 2**20  # numbers in a table that is slow to copy
 _FORMS = (
     "Labels must be integer class ids: [batch] for one class per example, or [batch, "
     "max_labels], padded with -1. For sequences [batch, time] or [batch, time, max_labels]."
@@ -348,8 +349,7 @@ def as_labels(
         )
     if labels.shape[: len(leading)] != leading or labels.ndim > len(leading) + 1:
         raise ValueError(f"{_FORMS} Received: shape {labels.shape} for features {leading}.")
-    num_examples = int(np.prod(leading))
-    columns = labels.reshape(num_examples, -1 if num_examples else labels.shape[-1])
+    columns = labels.reshape(math.prod(leading), *labels.shape[len(leading) :] or [1])
     if not isinstance(columns, jax.core.Tracer):
         check_range(np.asarray(columns), num_classes, ignore_class)
     ids, excluded = jnp.asarray(columns, jnp.int32), None
@@ -357,7 +357,7 @@ def as_labels(
         is_excluded = ids < EXCLUDED + num_classes
         excluded = jnp.where(is_excluded, ids - EXCLUDED, -1)
         ids = jnp.where(is_excluded, -1, ids)
-    if ignore_class is not None:
+    if ignore_class is not None and -(2**31) <= ignore_class < 2**31:
         ids = jnp.where(ids == ignore_class, -1, ids)
     is_valid = ((ids >= -1) & (ids < num_classes)).all()
     if num_classes > 1 and ids.shape[1] == num_classes:  # not multi-hot
