@@ -83,15 +83,12 @@ def real_number(
     raise _wrong(name, value, "a finite number" if least == -math.inf else bound)
 
 
-def best_k(k: int | None, num_classes: int, metric: str, layer: str) -> int:
-    """Returns `k` of a metric; None means all classes. Raises a ValueError if it is above."""
-    k = num_classes if k is None else k
-    if k > num_classes:
-        raise ValueError(
-            f"Metric '{metric}' needs the k={k} best classes, but layer '{layer}' has only "
-            f"{num_classes} classes. Pass a smaller `k`."
-        )
-    return k
+def too_large_k(k: int, num_classes: int, metric: str, layer: str) -> ValueError:
+    """Returns the error for the `k` of a metric that is above the number of classes."""
+    return ValueError(
+        f"Metric '{metric}' needs the k={k} best classes, but layer '{layer}' has only "
+        f"{num_classes} classes. Pass a smaller `k`."
+    )
 
 
 def share(name: str, value: Any) -> float:

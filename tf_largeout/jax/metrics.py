@@ -143,7 +143,9 @@ class RankMetric(ExampleMetric):
         raise NotImplementedError(f"{type(self).__name__} must define `hit_values`.")
 
     def example_terms(self, step: Step, valid: jax.Array) -> Terms | None:
-        k = arguments.best_k(self.k, step.head.num_classes, self.name, step.head.name)
+        k = step.head.num_classes if self.k is None else self.k
+        if k > step.head.num_classes:
+            raise arguments.too_large_k(k, step.head.num_classes, self.name, step.head.name)
         ranks = step.label_ranks()
         if ranks is None:
             return None

@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tf_largeout import checks
-from tf_largeout.arguments import best_k, boolean, unpack, whole_number
+from tf_largeout.arguments import boolean, too_large_k, unpack, whole_number
 from tf_largeout.keras_internals import mask_of, running_step
 from tf_largeout.steps.labels import per_example
 from tf_largeout.steps.output_tag import OutputTag, tag_of
@@ -212,7 +212,10 @@ class AtK(TaggedMetric):
 
     def k_of(self, step: Step) -> int:
         """Returns k, for None the number of classes. Raises a ValueError if k is above that."""
-        return best_k(self.k, step.classes.num_classes, self.name, step.layer_name)
+        num_classes = step.classes.num_classes
+        if self.k is not None and self.k > num_classes:
+            raise too_large_k(self.k, num_classes, self.name, step.layer_name)
+        return num_classes if self.k is None else self.k
 
     def get_config(self) -> Config:
         return {**super().get_config(), "k": self.k, "absolute": self.absolute}
