@@ -201,7 +201,8 @@ INTERNALS_ON_JAX = {
     "keras.src.backend.set_keras_mask",
     "keras.src.losses",
     "keras.src.metrics",
-    # A loss looks for `class_weight` in the frame of `fit`.
+    # Losses look for labels in the frame of `fit`, and give a model its weights after an error.
+    "variable._value",
     "frame.f_back",
     "frame.f_code",
     "frame.f_globals",

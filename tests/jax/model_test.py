@@ -215,6 +215,17 @@ def test_labels_out_of_range():
         fit(compiled(make_model()), y=np.stack([Y, Y], 1), class_weight={0: 2.0})
     model = compiled(make_model())
     fit(model)
+    expected = model.predict(X, verbose=0)
+    for labels, message in [
+        (bad, "class ids"),
+        (X, "dtype float"),
+        (Y[:, None, None], "shape"),
+    ]:
+        for method in (model.evaluate, model.fit):
+            with pytest.raises(ValueError, match=message):
+                method(X[:90], labels[:90], batch_size=90, verbose=0)
+            np.testing.assert_array_equal(model.predict(X, verbose=0), expected)
+    model.train_on_batch(X, Y)
     before = [one.numpy() for one in (*model.trainable_variables, *model.optimizer.variables)]
     assert np.isnan(model.train_on_batch(X, bad)[0])  # it is compiled, and cannot raise errors
     after = [one.numpy() for one in (*model.trainable_variables, *model.optimizer.variables)]

@@ -3,7 +3,6 @@
 Formulas and arguments are those on TensorFlow, whose docstrings explain them.
 """
 
-import sys
 from typing import Any
 
 import jax
@@ -27,6 +26,8 @@ from tf_largeout.jax.steps import (
     Step,
     as_labels,
     check_range,
+    frame_of_keras,
+    keeps_weights,
     per_example,
     tag_of,
 )
@@ -40,9 +41,9 @@ class TaggedLoss(keras.losses.Loss):
     """Base of the losses, which use the `Step` of an output layer, not its logits.
 
     A subclass defines `of_step`. Labels out of range raise a ValueError in a loss that is
-    called directly, and in the first `fit` after `compile` if `y` is a NumPy array. A compiled
-    step cannot raise errors: there such labels, and features that are not finite, give a loss
-    of NaN. The optimizers of this package then change nothing.
+    called directly, and in the first `fit` or `evaluate` after `compile` if `y` is a NumPy
+    array. A compiled step cannot raise errors: there such labels, and features that are not
+    finite, give a loss of NaN. The optimizers of this package then change nothing.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "TaggedLoss":
@@ -71,6 +72,7 @@ class TaggedLoss(keras.losses.Loss):
         """Returns the loss of each example, float32 `[B]`; 0 without labels."""
         raise NotImplementedError(f"{type(self).__name__} must define `of_step`.")
 
+    @keeps_weights
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> jax.Array:
         tag = tag_of(y_pred, type(self).__name__)
         if tag is None:  # Keras infers shapes, before the first step
@@ -81,7 +83,7 @@ class TaggedLoss(keras.losses.Loss):
             return super().__call__(jnp.zeros(leading), jnp.zeros(leading))
         tag.ignore_class = self.ignore_class
         labels = tag.labels(y_true)
-        _check_arguments_of_fit(labels)
+        _check_arguments_of_fit(labels, tag.head.num_classes, self.ignore_class)
         counted, step = tag.counted(labels), tag.step(labels)
         losses = self.of_step(step)
         is_valid = labels.is_valid & jnp.isfinite(step.queries).all()
@@ -111,21 +113,13 @@ class TaggedLoss(keras.losses.Loss):
         return cls(**config)
 
 
-def _check_arguments_of_fit(
-    labels: Labels, num_classes: int | None = None, ignore_class: int | None = None
-) -> None:
-    """Raises a ValueError for a `class_weight` or, with `num_classes`, labels that are wrong.
+def _check_arguments_of_fit(labels: Labels, num_classes: int, ignore_class: int | None) -> None:
+    """Raises a ValueError for a wrong `class_weight` or wrong labels that Keras was given.
 
-    A step cannot check labels. But while Keras infers shapes, before the first step, it finds
-    all labels in the argument `y` of `fit`, if this is a NumPy array. An error at this point
-    does not lose the weights, which Keras removes from the model during steps.
+    A step cannot check labels. But when it is traced, all labels are in the argument `y` of
+    `fit` or `evaluate`, if this is a NumPy array.
     """
-    frame: Any = sys._getframe()
-    while frame is not None and not (
-        frame.f_code.co_name in ("fit", "evaluate", "train_on_batch", "test_on_batch")
-        and frame.f_globals["__name__"].startswith("keras.")
-    ):
-        frame = frame.f_back
+    frame = frame_of_keras()
     given = {} if frame is None else frame.f_locals
     num_labels, y = labels.ids.shape[1], given.get("y")
     if num_labels > 1 and given.get("class_weight") is not None:
@@ -134,7 +128,7 @@ def _check_arguments_of_fit(
             "`class_weight` needs one label per example, labels of shape [batch]. Received "
             f"{num_labels} labels per example. Pass `class_weights` to the loss."
         )
-    if num_classes is not None and isinstance(y, np.ndarray) and y.size % num_labels == 0:
+    if isinstance(y, np.ndarray) and y.size % num_labels == 0:
         check_range(y.reshape(-1, num_labels), num_classes, ignore_class)
 
 

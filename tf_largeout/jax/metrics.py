@@ -12,7 +12,14 @@ import keras
 import numpy as np
 
 from tf_largeout import arguments
-from tf_largeout.jax.steps import EXCLUDED, Step, first_occurrences, per_example, tag_of
+from tf_largeout.jax.steps import (
+    EXCLUDED,
+    Step,
+    first_occurrences,
+    keeps_weights,
+    per_example,
+    tag_of,
+)
 from tf_largeout.wrong_arguments import OF_METRICS, refuse_wrong_arguments_of
 
 Terms = tuple[jax.Array, jax.Array]
@@ -56,6 +63,7 @@ class ExampleMetric(keras.metrics.Metric):
         """
         raise NotImplementedError(f"{type(self).__name__} must define `example_terms`.")
 
+    @keeps_weights
     def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
         tag = tag_of(y_pred, type(self).__name__)
         if tag is None:

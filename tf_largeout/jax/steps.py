@@ -8,6 +8,7 @@ identity, with a `Tag`: the values that the layer was called with. With labels, 
 import dataclasses
 import functools
 import math
+import sys
 import warnings
 import weakref
 from collections.abc import Callable
@@ -395,6 +396,42 @@ def per_example(values: Any, leading: tuple[int, ...]) -> jax.Array:
             f"{values.shape}. For weights of classes, pass `class_weights` to the loss."
         )
     return jnp.broadcast_to(values.reshape(shape), leading)
+
+
+def frame_of_keras() -> Any:
+    """Returns the frame of the method of a Keras model that calls this step, or None."""
+    frame: Any = sys._getframe()
+    methods = "fit", "evaluate", "train_on_batch", "test_on_batch"
+    while frame is not None and not (
+        frame.f_code.co_name in methods and frame.f_globals["__name__"].startswith("keras.")
+    ):
+        frame = frame.f_back
+    return frame
+
+
+def keeps_weights(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a method that Keras calls in steps: its errors do not lose the weights.
+
+    `fit` and `evaluate` take the values out of the variables of a model. They do not put them
+    back after an error in the first step.
+    """
+
+    @functools.wraps(method)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except Exception:
+            frame = frame_of_keras()
+            if frame is not None and "state" in frame.f_locals:
+                model, state = frame.f_locals["self"], frame.f_locals["state"]
+                slots = [model.optimizer.variables] if len(state) == 4 else []
+                groups = model.trainable_variables, model.non_trainable_variables, *slots
+                for variables, values in zip(groups, state, strict=False):
+                    for variable, value in zip(variables, values, strict=True):
+                        variable._value = value
+            raise
+
+    return call
 
 
 def attach(tag: Tag, logits: jax.Array) -> jax.Array:
