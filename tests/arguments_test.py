@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tf_largeout import layers, losses, optimizers, retrieval, samplers
-from tf_largeout.arguments import boolean, is_whole, real_number, seed_or_none, whole_number
+from tf_largeout.arguments import boolean, int64_or_none, is_whole, real_number, whole_number
 
 
 @pytest.mark.parametrize("value", [3, np.int32(3), np.uint8(3), np.int64(3)])
@@ -62,13 +62,13 @@ def test_the_bound_of_a_real_number_can_be_excluded():
 
 @pytest.mark.parametrize("seed", [None, 0, -5, np.int32(7), 2**63 - 1])
 def test_seeds_are_numbers_of_64_bits_or_none(seed):
-    assert seed_or_none("seed", seed) == seed
+    assert int64_or_none("seed", seed) == seed
 
 
 @pytest.mark.parametrize("seed", ["a", 1.5, 2**63, True])
 def test_other_seeds_are_refused(seed):
     with pytest.raises(ValueError, match="`seed` must be an integer of 64 bits or None"):
-        seed_or_none("seed", seed)
+        int64_or_none("seed", seed)
 
 
 def test_the_largest_valid_number_is_accepted():

@@ -98,7 +98,7 @@ def share(name: str, value: Any) -> float:
     raise _wrong(name, value, "a share, a number in (0, 1]")
 
 
-def seed_or_none(name: str, value: Any) -> int | None:
+def int64_or_none(name: str, value: Any) -> int | None:
     """Returns an argument as an int of 64 bits, or None; else raises a ValueError."""
     if value is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import real_number, seed_or_none, whole_number
+from tf_largeout.arguments import int64_or_none, real_number, whole_number
 from tf_largeout.datasets import place_names, xmc
 from tf_largeout.datasets.corpus import Corpus
 from tf_largeout.datasets.pipeline import Pipeline
@@ -135,7 +135,7 @@ def checked_options(
     """Returns arguments of `load`, or raises a ValueError."""
     return {
         "batch_size": whole_number("batch_size", batch_size, or_none=True),
-        "shuffle_seed": seed_or_none("shuffle_seed", shuffle_seed),
+        "shuffle_seed": int64_or_none("shuffle_seed", shuffle_seed),
         "validation_fraction": real_number(
             "validation_fraction", validation_fraction, least=0, most=1, allow_most=False
         ),

@@ -14,7 +14,7 @@ from keras.src.backend import set_keras_mask
 from tf_largeout.arguments import (
     CrossEntropyArguments,
     boolean,
-    is_whole,
+    int64_or_none,
     one_of,
     real_number,
     unpack,
@@ -24,7 +24,6 @@ from tf_largeout.jax.steps import (
     Candidates,
     Labels,
     Step,
-    as_labels,
     check_range,
     frame_of_keras,
     keeps_weights,
@@ -59,14 +58,7 @@ class TaggedLoss(keras.losses.Loss):
     ) -> None:
         name = name or snake_case(type(self).__name__)
         super().__init__(reduction=reduction, name=name, dtype=dtype)
-        if ignore_class is not None and not (
-            is_whole(ignore_class) and -(2**63) <= ignore_class < 2**63
-        ):
-            raise ValueError(
-                "`ignore_class` must be an integer of 64 bits or None. "
-                f"Received: ignore_class={ignore_class!r}."
-            )
-        self.ignore_class = None if ignore_class is None else int(ignore_class)
+        self.ignore_class = int64_or_none("ignore_class", ignore_class)
 
     def of_step(self, step: Step) -> jax.Array:
         """Returns the loss of each example, float32 `[B]`; 0 without labels."""
@@ -75,12 +67,8 @@ class TaggedLoss(keras.losses.Loss):
     @keeps_weights
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> jax.Array:
         tag = tag_of(y_pred, type(self).__name__)
-        if tag is None:  # Keras infers shapes, before the first step
-            *leading, num_classes = y_pred.shape
-            if not isinstance(y_pred, keras.KerasTensor):
-                labels = as_labels(y_true, tuple(leading), num_classes, self.ignore_class)
-                _check_arguments_of_fit(labels, num_classes, self.ignore_class)
-            return super().__call__(jnp.zeros(leading), jnp.zeros(leading))
+        if tag is None:  # Keras infers shapes
+            return super().__call__(jnp.zeros(y_pred.shape[:-1]), jnp.zeros(y_pred.shape[:-1]))
         tag.ignore_class = self.ignore_class
         labels = tag.labels(y_true)
         _check_arguments_of_fit(labels, tag.head.num_classes, self.ignore_class)

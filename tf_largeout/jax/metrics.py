@@ -34,7 +34,7 @@ class ExampleMetric(keras.metrics.Metric):
     """
 
     kind: str | None = None  # the default name
-    _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
+    _direction = "up"  # Keras's callbacks with mode "auto" look for larger values
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "ExampleMetric":
         refuse_wrong_arguments_of(cls, kwargs, OF_METRICS)

@@ -52,7 +52,7 @@ def predict_top_k(
     k = whole_number("k", k)
     if positions is not None:
         one_of("positions", positions, ["last"])
-    excluded = None if exclude is None else _exclusions(exclude)
+    ids_to_exclude = None if exclude is None else _exclusions(exclude)
 
     @jax.jit
     def find(trainable: Any, other: Any, inputs: Any, excluded: Any) -> Best:
@@ -65,13 +65,11 @@ def predict_top_k(
                 "model.outputs[0])."
             )
         if exclude is not None:
-            _exclusions(exclude, tag.head.num_classes)
-        features, has_position = tag.features, jnp.ones((len(tag.features), 1), bool)
-        if positions is not None:
-            features, has_position = _last_positions(features, tag.mask)
-        scores, ids = _best(tag.head, features, k, excluded, allowed)
+            _check_exclusions(exclude, ids_to_exclude, tag.head.num_classes)
         if positions is None:
-            return scores, ids
+            return _best(tag.head, tag.features, k, excluded, allowed)
+        features, has_position = _last_positions(tag.features, tag.mask)
+        scores, ids = _best(tag.head, features, k, excluded, allowed)
         return jnp.where(has_position, scores, -jnp.inf), jnp.where(has_position, ids, -1)
 
     if not model.built:
@@ -81,7 +79,7 @@ def predict_top_k(
     variables = model.trainable_variables, model.non_trainable_variables
     weights = [[v.value for v in part] for part in variables]
     found = []
-    for inputs, rows in _batches(x, excluded, size, verbose):
+    for inputs, rows in _batches(x, ids_to_exclude, size, verbose):
         found.append(jax.tree.map(np.asarray, find(*weights, inputs, rows)))
     if not found:
         raise ValueError("`x` must have at least one batch. Received: an empty iterable.")
@@ -133,7 +131,9 @@ def exact_top_k(
     if features.ndim == 0 or features.shape[-1] != dim:
         raise wrong_features(head.name, dim, features.shape)
     if exclude is not None and not isinstance(exclude, jax.Array):
-        exclude = _exclusions(exclude, head.num_classes)
+        ids = _exclusions(exclude)
+        _check_exclusions(exclude, ids, head.num_classes)
+        exclude = ids
     return _checked(*_best(head, features, k, exclude, allowed))
 
 
@@ -165,13 +165,15 @@ def _best(head: Head, features: jax.Array, k: int, exclude: Any, allowed: Any) -
     return scores.reshape(*leading, k), ids.reshape(*leading, k)
 
 
-def _exclusions(exclude: Any, num_classes: int | None = None) -> np.ndarray:
-    """Returns `exclude` as an array with -1 as padding; checks ids if classes are known."""
-    ids = np.maximum(padded_ids("exclude", exclude), -1)
-    if num_classes is not None:
-        require_width(exclude, num_classes)
-        _check_range("exclude", ids, -1, num_classes)
-    return ids
+def _exclusions(exclude: Any) -> np.ndarray:
+    """Returns `exclude` as an array of ids, with -1 as padding."""
+    return np.maximum(padded_ids("exclude", exclude), -1)
+
+
+def _check_exclusions(exclude: Any, ids: Any, num_classes: int) -> None:
+    """Raises a ValueError unless the ids of `exclude` are classes or padding."""
+    require_width(exclude, num_classes)
+    _check_range("exclude", ids, -1, num_classes)
 
 
 def _check_range(name: str, ids: np.ndarray, least: int, num_classes: int) -> None:

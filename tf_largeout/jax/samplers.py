@@ -16,7 +16,7 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope
 
 from tf_largeout import sampler_arguments as arguments
 from tf_largeout import sampling_tables as tables
-from tf_largeout.arguments import real_number, seed_or_none, whole_number
+from tf_largeout.arguments import int64_or_none, real_number, whole_number
 from tf_largeout.class_counts import batches_of_labels, check_counts, count_ids, distorted
 from tf_largeout.jax import blocks
 from tf_largeout.jax.draws import Line
@@ -77,7 +77,7 @@ class Sampler:
 
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
-        self.seed = seed_or_none("seed", seed)
+        self.seed = int64_or_none("seed", seed)
         self.num_classes = 0  # until a layer builds it
         self._weights: dict[str, keras.Variable] = {}
 

@@ -38,7 +38,8 @@ _tags: dict[int, tuple[Any, "Tag"]] = {}
 class Form(NamedTuple):
     """The form of the logits: `cap tanh(o / cap)` of `o = scale <w_c, h> + b_c`.
 
-    With `unit_rows`, features h and rows w_c are scaled to length 1. None is no cap.
+    With `unit_rows`, features h and rows w_c are scaled to length 1. A `cap` of None means that
+    logits have no cap.
     """
 
     unit_rows: bool = False

@@ -9,7 +9,7 @@ import tensorflow as tf
 from typing_extensions import Self, Unpack
 
 from tf_largeout import checks
-from tf_largeout.arguments import CrossEntropyArguments, boolean, is_whole, one_of, unpack
+from tf_largeout.arguments import CrossEntropyArguments, boolean, int64_or_none, one_of, unpack
 from tf_largeout.keras_internals import mask_of, running_step, set_mask
 from tf_largeout.keras_names import snake_case
 from tf_largeout.sampled_values import COUNTS, DRAWS, NONE
@@ -109,14 +109,7 @@ class TaggedLoss(keras.losses.Loss, Generic[AnyStep]):
     ) -> None:
         name = name or snake_case(type(self).__name__)
         super().__init__(reduction=reduction, name=name, dtype=dtype)
-        if ignore_class is not None and not (
-            is_whole(ignore_class) and -(2**63) <= ignore_class < 2**63
-        ):
-            raise ValueError(
-                "`ignore_class` must be an integer of 64 bits or None. "
-                f"Received: ignore_class={ignore_class!r}."
-            )
-        self.ignore_class = None if ignore_class is None else int(ignore_class)
+        self.ignore_class = int64_or_none("ignore_class", ignore_class)
 
     def of_step(self, step: AnyStep) -> tf.Tensor:
         """Returns the loss of each example of a `step_class` object, float32 `[B]`.

@@ -29,7 +29,7 @@ class TaggedMetric(keras.metrics.Metric):
     value above 0 are the labels.
     """
 
-    _direction = "up"  # what mode "auto" of Keras's callbacks treats as an improvement
+    _direction = "up"  # Keras's callbacks with mode "auto" look for larger values
     _is_unknown_in_training = False
     _has_warned_of_monitors = False
 

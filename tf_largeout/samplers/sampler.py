@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import keras
 import tensorflow as tf
 
-from tf_largeout.arguments import seed_or_none, whole_number
+from tf_largeout.arguments import int64_or_none, whole_number
 from tf_largeout.classes.class_changes import ClassChange
 from tf_largeout.classes.class_scorer import ClassScorer
 from tf_largeout.ops import devices
@@ -84,7 +84,7 @@ class Sampler:
 
     def __init__(self, num_sampled: int = 1024, seed: int | None = None) -> None:
         self.num_sampled = whole_number("num_sampled", num_sampled, most=2**31 - 1)
-        self.seed = seed_or_none("seed", seed)
+        self.seed = int64_or_none("seed", seed)
         self.num_classes = 0  # until `build`
 
     @property

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_largeout.arguments import seed_or_none, whole_number
+from tf_largeout.arguments import int64_or_none, whole_number
 from tf_largeout.datasets.pipeline import Rows, epochs
 from tf_largeout.datasets.ragged import Ragged
 
@@ -135,7 +135,7 @@ class LeaveOneOut:
             ValueError: If an argument is invalid.
         """
         batch_size = whole_number("batch_size", batch_size)
-        shuffle_seed = seed_or_none("shuffle_seed", shuffle_seed)
+        shuffle_seed = int64_or_none("shuffle_seed", shuffle_seed)
         with tf.device("CPU:0"):
             x, y = tf.constant(self.x), tf.constant(self.y)
 
